@@ -1,0 +1,61 @@
+# Every target sets up what it needs first (tools/setup.sh); where nothing changed that takes a second.
+PY := .venv/bin/python
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+.PHONY: help setup demo test test-cpp test-py sanitize lint lint-cpp lint-py lint-sh format bench wheel lock clean
+
+help: ## list the targets
+	@echo "usage: make <target>"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## install what is missing, build the native module
+	@tools/setup.sh
+
+demo: setup ## train a small network privately and show accuracy, epsilon and cost
+	@$(PY) examples/digits.py
+
+test: setup ## run all C++ and Python tests; the last line counts them
+	@$(PY) tools/run_tests.py cpp py
+
+test-cpp: setup ## run the C++ tests
+	@$(PY) tools/run_tests.py cpp
+
+test-py: setup ## run the Python tests and doctests; make test-py PYTEST="-k clip -x" selects
+	@$(PY) tools/run_tests.py py --pytest $(PYTEST)
+
+sanitize: setup ## run the C++ tests under the address, undefined-behaviour and thread sanitizers
+	@$(PY) tools/run_tests.py cpp --sanitizers asan ubsan tsan
+
+lint: lint-cpp lint-py lint-sh ## check format, style and types of all code
+
+lint-cpp: setup ## clang-format and clang-tidy
+	$(PY) tools/lint_cpp.py format
+	$(PY) tools/lint_cpp.py tidy
+
+lint-py: setup ## ruff and mypy
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+lint-sh: setup ## shellcheck
+	shellcheck tools/*.sh .ci/run
+
+format: setup ## rewrite all code in the project's format
+	$(PY) tools/lint_cpp.py format --fix
+	$(PY) -m ruff check --fix --exit-zero
+	$(PY) -m ruff format
+
+bench: setup ## run the kernel benchmarks; make bench BENCH="--benchmark_filter=gemm" selects
+	@bazel run --repo_env=BK_JAX_PYTHON=$(CURDIR)/$(PY) //benchmarks/kernels:kernels_benchmark -- $(BENCH)
+
+wheel: setup ## build a wheel into dist/, install it into a new environment and use it there
+	@tools/check_wheel.sh
+
+lock: setup ## resolve pyproject.toml's dependencies anew into requirements.lock
+	@$(PY) tools/lock.py
+
+clean: ## remove what was built; .venv stays
+	@if command -v bazel >/dev/null && [ -f WORKSPACE ]; then bazel clean; fi
+	rm -rf build dist python/bk_jax/_*.so python/*.egg-info compile_commands.json
+	find python tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

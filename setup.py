@@ -1,0 +1,33 @@
+"""Builds the native module through Bazel; everything else is in pyproject.toml."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+NO_NATIVE = os.environ.get("BK_JAX_NO_NATIVE", "") not in ("", "0")
+
+
+class BazelBuild(build_ext):
+    """Asks Bazel for the extension instead of the compiler that setuptools knows."""
+
+    def build_extension(self, ext: Extension) -> None:
+        into = Path(self.get_ext_fullpath(ext.name)).resolve().parent
+        tool = ROOT / "tools" / "build_native.py"
+        command = [sys.executable, str(tool), "--isolated", "--into", str(into)]
+        if subprocess.run(command, check=False).returncode != 0:
+            sys.exit(1)  # the tool has said why
+
+
+if NO_NATIVE:
+    print("bk_jax: BK_JAX_NO_NATIVE is set: the custom calls will run as plain JAX (slower)")
+
+# With an extension the wheel is for one platform and one Python; without, it is for all.
+setup(
+    ext_modules=[] if NO_NATIVE else [Extension("bk_jax._cpu", sources=[])],
+    cmdclass={"build_ext": BazelBuild},
+)

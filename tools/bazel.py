@@ -1,0 +1,86 @@
+"""Runs Bazel for the other tools, and reads what a run produced from its build events.
+
+Build events are Bazel's own machine-readable account of one invocation, so nothing here guesses
+where `bazel-bin` points or mistakes the log of a deleted test for a result.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+ROOT = Path(__file__).resolve().parent.parent
+
+MISSING = """\
+bk_jax: error: Bazel is not installed, and the native module is built with it.
+  On Debian 12:          tools/setup.sh --system-only
+  Without native code:   set BK_JAX_NO_NATIVE=1 and install again (works, but slower)."""
+
+
+@dataclass
+class Run:
+    """What one Bazel invocation did."""
+
+    exit_code: int
+    events: list[dict[str, Any]] = field(repr=False)
+
+    def outputs(self) -> Iterator[Path]:
+        """Files that the requested targets produced."""
+        for event in self.events:
+            for file in event.get("namedSetOfFiles", {}).get("files", []):
+                yield _local_path(file["uri"])
+
+    def test_logs(self) -> Iterator[tuple[str, Path]]:
+        """The label and the `test.xml` of every test that ran or whose result was cached."""
+        for event in self.events:
+            label = event["id"].get("testResult", {}).get("label")
+            for output in event.get("testResult", {}).get("testActionOutput", []):
+                if output["name"] == "test.xml":
+                    yield label, _local_path(output["uri"])
+
+    def broken(self) -> list[str]:
+        """Labels of targets that could not be built."""
+        return [
+            event["id"]["targetCompleted"]["label"]
+            for event in self.events
+            if "targetCompleted" in event["id"] and not event.get("completed", {}).get("success")
+        ]
+
+
+def _local_path(uri: str) -> Path:
+    return Path(unquote(urlparse(uri).path))
+
+
+def repo_env() -> list[str]:
+    """Flags that make Bazel build for the Python that runs this tool."""
+    return [f"--repo_env=BK_JAX_PYTHON={sys.executable}"]
+
+
+def run(command: str, *arguments: str, startup: Sequence[str] = (), quiet: bool = False) -> Run:
+    """Runs `bazel command arguments` in this workspace for the running Python."""
+    if shutil.which("bazel") is None:
+        sys.exit(MISSING)
+    with tempfile.TemporaryDirectory() as scratch:
+        events = Path(scratch, "events.json")
+        line = ["bazel", *startup, command, f"--build_event_json_file={events}", *repo_env()]
+        if not sys.stderr.isatty():
+            line.append("--noshow_progress")
+        if quiet:
+            line.append("--ui_event_filters=-info,-stdout,-stderr")
+        process = subprocess.run([*line, *arguments], cwd=ROOT, check=False)
+        lines = events.read_text().splitlines() if events.exists() else []
+    return Run(process.returncode, [json.loads(text) for text in lines])
+
+
+def capture(command: str, *arguments: str) -> str:
+    """The standard output of a Bazel query."""
+    line = ["bazel", command, *repo_env(), "--noshow_progress", *arguments]
+    return subprocess.run(line, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout

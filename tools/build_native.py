@@ -1,0 +1,82 @@
+"""Builds the native module with Bazel and puts it where Python finds it.
+
+    python tools/build_native.py --into python/bk_jax
+
+builds for the Python that runs it. The file is replaced only when it changed, and in one step, so
+that a process that has the old one loaded keeps it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import filecmp
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import bazel
+
+TARGET = "//xla_plugin:_cpu"
+FAILED = """\
+bk_jax: error: the native module could not be built; Bazel's messages are above.
+  Are all packages there?   tools/setup.sh --check
+  Without native code:      set BK_JAX_NO_NATIVE=1 and install again (works, but slower)."""
+
+
+def build(*, scratch: Path | None) -> Path:
+    """Builds the module and returns the file; `scratch` keeps Bazel's state out of ours."""
+    startup: list[str] = []
+    flags: list[str] = []
+    if scratch is not None:
+        startup = ["--batch", f"--output_base={scratch}"]
+        flags = ["--symlink_prefix=/"]  # no bazel-bin and the like
+    result = bazel.run("build", *flags, TARGET, startup=startup, quiet=True)
+    name = "_cpu" + sysconfig.get_config_var("EXT_SUFFIX")
+    built = [path for path in result.outputs() if path.name == name]
+    if result.exit_code != 0 or not built:
+        sys.exit(FAILED)
+    return built[0]
+
+
+def place(built: Path, directory: Path) -> bool:
+    """Copies the module into `directory`; returns whether that changed anything."""
+    target = directory / built.name
+    if target.exists() and filecmp.cmp(built, target, shallow=False):
+        return False
+    directory.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(built, partial)
+    partial.chmod(0o755)
+    partial.replace(target)
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--into", type=Path, required=True, help="folder that gets the module")
+    parser.add_argument(
+        "--isolated",
+        action="store_true",
+        help="use a temporary Bazel output folder and leave no server (for pip)",
+    )
+    arguments = parser.parse_args()
+    if not arguments.isolated:
+        changed = place(build(scratch=None), arguments.into)
+    else:
+        scratch = Path(tempfile.mkdtemp(prefix="bk_jax_bazel_"))
+        try:
+            changed = place(build(scratch=scratch), arguments.into)
+        finally:
+            # Bazel makes its outputs read-only.
+            subprocess.run(["chmod", "-R", "u+w", scratch], check=False)
+            shutil.rmtree(scratch, ignore_errors=True)
+    if changed:
+        print(f"set-up: built {TARGET}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Writes requirements.lock: the exact version of every Python package that the set-up installs.
+
+    python tools/lock.py [--upgrade]
+
+pip resolves what pyproject.toml declares (dependencies, all extras, build requirements) without
+installing anything. Without `--upgrade` the versions of the present lock are kept where they fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements.lock"
+HEADER = "# Written by tools/lock.py for Python 3.11: change pyproject.toml, then run make lock.\n"
+
+
+def declared() -> list[str]:
+    """Every requirement that pyproject.toml names."""
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = [
+        data["build-system"]["requires"],
+        data["project"]["dependencies"],
+        *data["project"]["optional-dependencies"].values(),
+    ]
+    return sorted({requirement for group in groups for requirement in group})
+
+
+def resolve(requirements: list[str], constraints: Path | None) -> dict[str, str]:
+    """Asks pip for one set of versions that satisfies all requirements."""
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch, "report.json")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run"]
+        command += ["--ignore-installed", "--report", str(report), *requirements]
+        if constraints is not None:
+            command += ["--constraint", str(constraints)]
+        subprocess.run(command, check=True)
+        installs = json.loads(report.read_text())["install"]
+    found = (item["metadata"] for item in installs)
+    return {data["name"].lower().replace("_", "-"): data["version"] for data in found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
+    arguments = parser.parse_args()
+    keep = LOCK if LOCK.exists() and not arguments.upgrade else None
+    versions = resolve(declared(), keep)
+    LOCK.write_text(HEADER + "".join(f"{name}=={versions[name]}\n" for name in sorted(versions)))
+    print(f"{LOCK.name}: {len(versions)} packages")
+
+
+if __name__ == "__main__":
+    main()

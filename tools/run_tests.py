@@ -1,0 +1,98 @@
+"""Runs the C++ tests, the Python tests or both, and closes with one line: `N passed, N failed`.
+
+    python tools/run_tests.py cpp py [--pytest arguments for pytest]
+
+Both suites run even if the first one fails. A target that does not build counts as a failed test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import bazel
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many test cases passed, failed and were skipped."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+
+def count_cases(log: Path) -> Count:
+    """Counts the cases of one JUnit XML file: GoogleTest's, pytest's or Bazel's own."""
+    total = Count()
+    for case in ElementTree.parse(log).getroot().iter("testcase"):
+        not_run = case.get("status") == "notrun" or case.get("result") == "skipped"
+        if case.find("failure") is not None or case.find("error") is not None:
+            total += Count(failed=1)
+        elif not_run or case.find("skipped") is not None:
+            total += Count(skipped=1)
+        else:
+            total += Count(passed=1)
+    return total
+
+
+def run_cpp(sanitizer: str | None = None) -> Count:
+    """Builds everything and runs every GoogleTest; or, under a sanitizer, the tests alone."""
+    flags = ["--keep_going"]
+    if sanitizer is not None:
+        print(f"C++ tests under {sanitizer}:", flush=True)
+        # An output folder of its own: the ordinary build stays as it is, and so does bazel-bin.
+        flags += [f"--config={sanitizer}", f"--platform_suffix={sanitizer}"]
+        flags += ["--symlink_prefix=/", "--build_tests_only"]
+    result = bazel.run("test", *flags, "//...")
+    logs = [log for _, log in result.test_logs()]
+    total = sum((count_cases(log) for log in logs), Count(failed=len(result.broken())))
+    if result.exit_code != 0 and total.failed == 0:
+        total += Count(failed=1)  # Bazel stopped early: a BUILD file that does not load
+    return total
+
+
+def run_py(arguments: list[str]) -> Count:
+    """Runs pytest, doctests included, with JAX's check for leaked tracers."""
+    with tempfile.TemporaryDirectory() as scratch:
+        log = Path(scratch, "pytest.xml")
+        command = [sys.executable, "-m", "pytest", f"--junitxml={log}", *arguments]
+        environment = {"JAX_CHECK_TRACER_LEAKS": "1"} | os.environ
+        code = subprocess.run(command, cwd=bazel.ROOT, env=environment, check=False).returncode
+        total = count_cases(log) if log.exists() else Count()
+    if code != 0 and total.failed == 0:
+        total += Count(failed=1)  # pytest stopped before it had a result
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("suites", nargs="+", choices=["cpp", "py"])
+    parser.add_argument("--sanitizers", nargs="+", default=[None], help="configs for the C++ tests")
+    parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="pytest arguments")
+    arguments = parser.parse_args()
+    total = Count()
+    if "cpp" in arguments.suites:
+        total += sum((run_cpp(sanitizer) for sanitizer in arguments.sanitizers), Count())
+    if "py" in arguments.suites:
+        total += run_py(arguments.pytest)
+    sys.stderr.flush()
+    if total.skipped:
+        print(f"{total.skipped} skipped")
+    print(f"{total.passed} passed, {total.failed} failed", flush=True)
+    sys.exit(total.failed > 0 or total.passed == 0)
+
+
+if __name__ == "__main__":
+    main()
