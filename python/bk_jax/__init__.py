@@ -1,0 +1,12 @@
+"""Differentially private training for JAX at the price of ordinary training.
+
+`bk_jax.dp_value_and_grad(loss_fn)` stands where `jax.value_and_grad(loss_fn)` stood.
+"""
+
+from bk_jax import ops
+from bk_jax.api import DPValueAndGrad, Stats, dp_value_and_grad
+from bk_jax.diagnose import diagnose
+
+__version__ = "0.1.0"
+
+__all__ = ["DPValueAndGrad", "Stats", "__version__", "diagnose", "dp_value_and_grad", "ops"]

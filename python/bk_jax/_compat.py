@@ -1,0 +1,83 @@
+"""The one place that touches JAX's unstable surface (`jax.extend` and private modules).
+
+Everything else in the package imports from here, so that a new JAX release is a change of one file.
+Primitives are compared as objects, never by name: names have changed between releases, objects that
+disappear fail loudly at import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+from jax.extend import core as jex_core
+from jax.extend import source_info_util
+from jax.extend.core import primitives as prims
+
+Jaxpr = jex_core.Jaxpr
+ClosedJaxpr = jex_core.ClosedJaxpr
+JaxprEqn = jex_core.JaxprEqn
+Literal = jex_core.Literal
+Primitive = jex_core.Primitive
+
+
+def _primitive(name: str) -> Any:
+    """A primitive by its JAX name, from the stable list or else from where it is defined."""
+    if hasattr(prims, name):
+        return getattr(prims, name)
+    from jax._src.lax import lax as lax_internal
+
+    return getattr(lax_internal, name)
+
+
+split_p = _primitive("split_p")
+optimization_barrier_p = _primitive("optimization_barrier_p")
+
+
+def split_closed(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
+    """Returns `(open jaxpr, consts)` for a closed or an open jaxpr."""
+    if hasattr(jaxpr, "consts") and hasattr(jaxpr, "jaxpr"):
+        return jaxpr.jaxpr, jaxpr.consts
+    return jaxpr, ()
+
+
+def trace(fun: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
+    """Traces `fun` once and returns its closed jaxpr and the pytree of output shapes."""
+    return jax.make_jaxpr(fun, return_shape=True)(*args)
+
+
+def is_literal(atom: Any) -> bool:
+    """Whether an equation operand is an inline constant rather than a variable."""
+    return isinstance(atom, Literal)
+
+
+@contextlib.contextmanager
+def equation_context(eqn: Any) -> Iterator[None]:
+    """Re-enters the name stack, source line and config context in which `eqn` was traced."""
+    stack = source_info_util.current_name_stack() + eqn.source_info.name_stack
+    with source_info_util.user_context(eqn.source_info.traceback, name_stack=stack):
+        with eqn.ctx.manager:
+            yield
+
+
+def bind(eqn: Any, operands: Sequence[Any]) -> list[Any]:
+    """Evaluates one equation as it stands, custom differentiation rules included."""
+    bound = eqn.primitive.get_bind_params(eqn.params)
+    if isinstance(bound, tuple):  # JAX before 0.9.2 returned (subfuns, params)
+        subfuns, params = bound
+        out = eqn.primitive.bind(*subfuns, *operands, **params)
+    else:
+        out = eqn.primitive.bind(*operands, **bound)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def source_line(eqn: Any) -> str:
+    """The user's source line of an equation, as `file.py:12 (function)`."""
+    return source_info_util.summarize(eqn.source_info)
+
+
+def name_stack(eqn: Any) -> str:
+    """The name scope of an equation, for example `Transformer/block_0/attention`."""
+    return str(eqn.source_info.name_stack)

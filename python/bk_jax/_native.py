@@ -1,0 +1,97 @@
+"""The native library: loading it, registering its custom calls, and saying so when it is not there.
+
+The C++ module `bk_jax._cpu` is looked for once, at import. What went wrong, if anything, is kept for
+`bk_jax.diagnose()`, and the first operation that would have used the library warns once. Set
+`BK_JAX_NATIVE=0` to do without it on purpose (no warning then).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+TARGETS = ("bk_ghost_norm", "bk_clip_factor", "bk_clipped_gemm")
+REBUILD = "Build it with `make setup` in a checkout, or reinstall with `pip install --force-reinstall bk_jax`."
+
+
+class Library(NamedTuple):
+    """What is known of the native library: `module` is `None` when `problem` says why."""
+
+    module: Any | None
+    targets: tuple[str, ...]
+    problem: str
+    switched_off: bool = False
+
+
+@functools.cache
+def library() -> Library:
+    """Loads and registers the native library; never raises."""
+    if os.environ.get("BK_JAX_NATIVE", "1") == "0":
+        return Library(None, (), "switched off by BK_JAX_NATIVE=0", switched_off=True)
+    try:
+        module = importlib.import_module("bk_jax._cpu")
+    except ImportError as error:
+        return Library(None, (), f"bk_jax._cpu could not be imported ({error}). {REBUILD}")
+    return _register(module)
+
+
+def _register(module: Any) -> Library:
+    capsules = module.registrations()
+    missing = [name for name in TARGETS if name not in capsules]
+    if missing:
+        return Library(None, (), f"bk_jax._cpu lacks {', '.join(missing)}. {REBUILD}")
+    try:
+        for name, capsule in capsules.items():
+            jax.ffi.register_ffi_target(name, capsule, platform="cpu")
+    except Exception as error:  # XLA's error type differs between releases
+        version = ".".join(map(str, module.ffi_api_version()))
+        problem = f"XLA refused bk_jax._cpu, built for FFI {version} ({error}). {REBUILD}"
+        return Library(None, (), problem)
+    return Library(module, tuple(capsules), "")
+
+
+@functools.cache
+def _warn_once() -> None:
+    warnings.warn(
+        f"bk_jax runs without its native library, with slower pure-JAX code: {library().problem}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def available(target: str) -> bool:
+    """Whether a custom call can be used on the CPU; warns once when the library is missing."""
+    found = library()
+    if found.module is None and not found.switched_off:
+        _warn_once()
+    return target in found.targets
+
+
+def call(
+    target: str,
+    twin: Callable[..., Any],
+    results: Sequence[jax.ShapeDtypeStruct],
+    *operands: jax.Array,
+    **attributes: Any,
+) -> tuple[jax.Array, ...]:
+    """Runs a custom call where it is registered and its pure-JAX twin everywhere else.
+
+    The choice is made when XLA lowers the program for a platform, so one traced program serves all.
+    """
+    portable = functools.partial(twin, **attributes)
+    if not available(target):
+        return tuple(portable(*operands))
+    native = jax.ffi.ffi_call(target, list(results), vmap_method="sequential")
+    return tuple(
+        jax.lax.platform_dependent(
+            *operands,
+            cpu=lambda *xs: tuple(native(*xs, **attributes)),
+            default=lambda *xs: tuple(portable(*xs)),
+        )
+    )

@@ -1,0 +1,288 @@
+"""The public transform: `dp_value_and_grad`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bk_jax import validate
+from bk_jax.clip import Clipping, ClippingFunction, make_clipping
+from bk_jax.clipped_sum import ClippedSum, clipped_sum
+from bk_jax.noise import add_noise
+from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.plan import Plan, make_plan
+from bk_jax.sites import find_sites
+from bk_jax.trace import Parameters, Signature, Traced, flatten_parameters, trace_loss
+
+
+class Stats(NamedTuple):
+    """What is known per example. Not private: for monitoring and tests only."""
+
+    losses: jax.Array
+    norms: jax.Array
+    clip_factors: jax.Array
+    clipped_fraction: jax.Array
+    nonfinite_count: jax.Array
+
+
+def dp_value_and_grad(
+    loss_fn: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    l2_clip_norm: Any = 1.0,
+    noise_multiplier: Any = 1.0,
+    normalize_by: Any = 1.0,
+    clipping: str | ClippingFunction = "abadi",
+    batch_argnums: int | Sequence[int] = 1,
+    keep_batch_dim: bool = True,
+    prng_argnum: int | None = None,
+    return_stats: bool = False,
+    dtype: Any = None,
+) -> DPValueAndGrad:
+    """Like `jax.value_and_grad`, with every example's gradient clipped and noise added to the sum.
+
+    The gradient that comes back is
+
+        (sum_i C_i g_i + noise_multiplier * sensitivity * N(0, I)) / normalize_by
+
+    where `g_i` is the gradient of `loss_fn` at example `i` alone and `C_i` scales it so that its norm
+    is at most `l2_clip_norm`.
+
+    >>> import jax, jax.numpy as jnp, bk_jax
+    >>> def loss_fn(w, batch):
+    ...     x, y = batch
+    ...     return jnp.mean((x @ w - y) ** 2)
+    >>> w = jnp.zeros(2)
+    >>> batch = (jnp.asarray([[3.0, 4.0], [0.3, 0.4]]), jnp.asarray([-1.0, -1.0]))
+    >>> grad_fn = bk_jax.dp_value_and_grad(loss_fn, l2_clip_norm=2.0, noise_multiplier=0.0)
+    >>> value, grad = jax.jit(grad_fn)(w, batch)
+    >>> print(value, grad.round(3))  # gradients (6, 8) and (0.6, 0.8): norms 10 and 1
+    1.0 [1.8 2.4]
+
+    Args:
+      loss_fn: the loss of ONE example. It sees a batch whose leading axis has size 1
+        (`keep_batch_dim=True`: ordinary batched model code works unchanged) or the bare example
+        (`False`). The batch is formed with `vmap`, so one example can not influence another's
+        gradient; a BatchNorm in training mode sees one example.
+      argnums: the argument(s) to differentiate, as in `jax.value_and_grad`.
+      has_aux: whether `loss_fn` returns `(loss, aux)`; aux comes back stacked per example.
+      l2_clip_norm: the clip norm R, a number or traced scalar; or a tree of numbers that is a prefix
+        of the parameters: then each subtree is clipped by itself, and the sensitivity is the root of
+        the sum of squares.
+      noise_multiplier: the noise's standard deviation in units of the sensitivity. With `0.0` the
+        result is a clipped sum, which is not private, and no key is taken.
+      normalize_by: a public constant to divide by, such as the expected batch size. Never the actual
+        size of a sampled batch: that is private.
+      clipping: `"abadi"` min(R/n, 1), `"automatic"` R/(n + 0.01), `"normalize"` R/n, `"indicator"`
+        1 if n <= R else 0, or a function from norms to factors (it is cut off at R/n).
+      batch_argnums: the argument(s) with a leading axis of examples.
+      keep_batch_dim: see `loss_fn`.
+      prng_argnum: an argument that is a PRNG key for `loss_fn` (dropout); each example gets its own.
+      return_stats: whether to return `Stats` as a last element.
+      dtype: dtype of the returned gradient; default: that of the parameter.
+
+    Returns:
+      A function `grad_fn(*args, key=None, is_padding_example=None, **kwargs)` that returns
+      `(value, grads)`, `((value, aux), grads)` with `has_aux`, and one element more with
+      `return_stats`. `value` is the mean loss over real examples; it is not private.
+
+    Edge cases, each with a test:
+
+    | case | result |
+    |---|---|
+    | empty batch | value 0, zero gradient, noised |
+    | padding example (`is_padding_example`) | contributes exactly 0, even with NaN inside |
+    | example whose gradient is NaN or infinite | contributes exactly 0, counted in `nonfinite_count` |
+    | R = 0 | zero gradient; with noise: exactly zero noise as well |
+    | R = inf | no clipping; allowed with `noise_multiplier=0.0` only |
+    | zero gradient | stays zero, factor as in `bk_jax.ops.clip_factor` |
+    | integer or boolean leaf | zeros of its own dtype, no noise |
+    | parameter that the loss does not use | zero gradient, noised |
+    | empty parameter tree | the value and an empty gradient |
+    """
+    signature = Signature(
+        argnums=_as_tuple(argnums),
+        batch_argnums=_as_tuple(batch_argnums),
+        prng_argnum=prng_argnum,
+        has_aux=has_aux,
+        keep_batch_dim=keep_batch_dim,
+    )
+    validate.argument_numbers(signature.argnums, signature.batch_argnums, prng_argnum)
+    validate.clipping(clipping)
+    validate.normalize_by(normalize_by)
+    clip_norms = jax.tree_util.tree_leaves(l2_clip_norm)
+    for norm in clip_norms:
+        validate.clip_norm(norm, clipping)
+    validate.noise(noise_multiplier, clip_norms)
+    grad_fn = DPValueAndGrad(
+        loss_fn=loss_fn,
+        signature=signature,
+        single=isinstance(argnums, int),
+        l2_clip_norm=l2_clip_norm,
+        noise_multiplier=noise_multiplier,
+        normalize_by=normalize_by,
+        clipping=clipping,
+        return_stats=return_stats,
+        dtype=dtype,
+    )
+    functools.update_wrapper(grad_fn, loss_fn, updated=())
+    return grad_fn
+
+
+def _as_tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
+    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+
+
+@dataclasses.dataclass(eq=False)
+class DPValueAndGrad:
+    """The function that `dp_value_and_grad` returns."""
+
+    loss_fn: Callable[..., Any]
+    signature: Signature
+    single: bool
+    l2_clip_norm: Any
+    noise_multiplier: Any
+    normalize_by: Any
+    clipping: Any
+    return_stats: bool
+    dtype: Any
+
+    def __call__(
+        self, *args: Any, key: Any = None, is_padding_example: Any = None, **kwargs: Any
+    ) -> Any:
+        """Computes the value and the private gradient; see `dp_value_and_grad`."""
+        validate.key_given(key, self.noise_multiplier)
+        parameters, batch, size = self._arguments(args)
+        is_padding = _padding(is_padding_example, size)
+        clipping = make_clipping(
+            self.l2_clip_norm, self.clipping, _one_tree(parameters, self.single), parameters.trainable
+        )
+        traced, plan = self._prepare(args, kwargs, parameters, batch, clipping)
+        result = self._clipped_sum(traced, plan, clipping, parameters, batch, is_padding)
+        grads = self._gradients(result.sums, parameters, clipping, key)
+        value = _mean_loss(result.losses, is_padding)
+        aux = jax.tree_util.tree_unflatten(traced.aux_treedef, result.aux)
+        out = ((value, aux) if self.signature.has_aux else value, grads)
+        return (*out, _stats(result, is_padding)) if self.return_stats else out
+
+    def _arguments(self, args: tuple[Any, ...]) -> tuple[Parameters, Any, int]:
+        signature = self.signature
+        prng = () if signature.prng_argnum is None else (signature.prng_argnum,)
+        validate.argument_count(
+            len(args), (*signature.argnums, *signature.batch_argnums, *prng)
+        )
+        parameters = flatten_parameters(args, signature.argnums)
+        batch = tuple(
+            jax.tree_util.tree_map(jnp.asarray, args[i]) for i in signature.batch_argnums
+        )
+        size = validate.batch_size(batch[0] if len(batch) == 1 else batch)
+        keys = jax.random.split(args[prng[0]], size) if prng else None
+        return parameters, (batch, keys), size
+
+    def _prepare(
+        self,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        parameters: Parameters,
+        batch: Any,
+        clipping: Clipping,
+    ) -> tuple[Traced, Plan]:
+        """Traces the loss of one example and decides how each parameter is handled."""
+        example = jax.tree_util.tree_map(
+            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch
+        )
+        traced = trace_loss(self.loss_fn, self.signature, args, kwargs, parameters, example)
+        found = find_sites(traced.jaxpr, traced.num_leaves)
+        return traced, make_plan(found, traced.leaves, clipping.groups)
+
+    def _clipped_sum(
+        self,
+        traced: Traced,
+        plan: Plan,
+        clipping: Clipping,
+        parameters: Parameters,
+        batch: Any,
+        is_padding: jax.Array,
+    ) -> ClippedSum:
+        arrays = [jnp.asarray(array) for array in parameters.trainable_arrays()]
+        examples = jax.tree_util.tree_leaves(batch)
+        return clipped_sum(traced, plan, clipping, arrays, examples, is_padding)
+
+    def _gradients(
+        self, sums: list[jax.Array], parameters: Parameters, clipping: Clipping, key: Any
+    ) -> Any:
+        if key is not None:
+            sums = add_noise(sums, key, self.noise_multiplier * clipping.sensitivity())
+        scaled = [
+            (total / self.normalize_by).astype(self.dtype or leaf.dtype)
+            for total, leaf in zip(sums, parameters.trainable_leaves(), strict=True)
+        ]
+        frozen = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in parameters.leaves]
+        for position, value in zip(parameters.trainable, scaled, strict=True):
+            frozen[position] = value
+        grads = jax.tree_util.tree_unflatten(parameters.treedef, frozen)
+        return grads[0] if self.single else grads
+
+    def sensitivity(self, neighboring_relation: Any = None) -> Any:
+        """How far one example can move the noiseless result, in Euclidean norm.
+
+        Args:
+          neighboring_relation: one of `dp_accounting.NeighboringRelation`; the default is adding or
+            removing one example. Replacing one by another counts twice.
+
+        >>> import bk_jax
+        >>> grad_fn = bk_jax.dp_value_and_grad(lambda w, x: 0.0, l2_clip_norm=3.0, normalize_by=2.0)
+        >>> grad_fn.sensitivity()
+        1.5
+        """
+        norms = tuple(jax.tree_util.tree_leaves(self.l2_clip_norm))
+        bound = Clipping(norms, (), self.clipping).sensitivity() / self.normalize_by
+        name = getattr(neighboring_relation, "name", "ADD_OR_REMOVE_ONE")
+        factors = {"ADD_OR_REMOVE_ONE": 1, "REPLACE_SPECIAL": 1, "REPLACE_ONE": 2}
+        if name not in factors:
+            raise ValueError(
+                f"unknown neighboring relation {neighboring_relation!r}; expected one of "
+                f"{sorted(factors)} of dp_accounting.NeighboringRelation."
+            )
+        return factors[name] * bound
+
+
+def _one_tree(parameters: Parameters, single: bool) -> Any:
+    """The tree that a user's prefix refers to: that of the one argument, or of the tuple."""
+    return parameters.treedef.children()[0] if single else parameters.treedef
+
+
+def _padding(is_padding_example: Any, size: int) -> jax.Array:
+    if is_padding_example is None:
+        return jnp.zeros(size, jnp.bool_)
+    validate.padding_mask(is_padding_example, size)
+    return jnp.asarray(is_padding_example)
+
+
+def _mean_loss(losses: jax.Array, is_padding: jax.Array) -> jax.Array:
+    dtype = accumulation_dtype(losses.dtype)
+    total = jnp.sum(jnp.where(is_padding, 0, losses.astype(dtype)))
+    count = jnp.maximum(jnp.sum(~is_padding), 1)
+    return (total / count).astype(losses.dtype)
+
+
+def _stats(result: ClippedSum, is_padding: jax.Array) -> Stats:
+    """Norms and factors are `[B]`, or `[B, G]` when there are several clip groups."""
+    norms, factors = result.norms.T, result.factors.T
+    if norms.shape[1] == 1:
+        norms, factors = norms[:, 0], factors[:, 0]
+    real = jnp.maximum(jnp.sum(~is_padding), 1)
+    clipped = jnp.any(result.factors < 1, axis=0) & ~is_padding
+    return Stats(
+        losses=result.losses,
+        norms=norms,
+        clip_factors=factors,
+        clipped_fraction=jnp.sum(clipped) / real,
+        nonfinite_count=jnp.sum(result.nonfinite),
+    )

@@ -1,0 +1,75 @@
+"""Clip: from squared norms of all parameters to one factor per example and clip group."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bk_jax import validate
+from bk_jax.ops import clip_factor as clip_factor_op
+from bk_jax.ops.clip_factor import safe_factor, total_norm
+
+ClippingFunction = Callable[[jax.Array], jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Clipping:
+    """How gradients are clipped: one clip norm per group, and the group of each leaf."""
+
+    norms: tuple[Any, ...]
+    groups: tuple[int, ...]
+    function: str | ClippingFunction
+
+    def sensitivity(self) -> Any:
+        """The largest norm that one example's clipped gradient can have, over all groups."""
+        if any(validate.concrete(norm) is None for norm in self.norms):
+            return jnp.sqrt(sum(jnp.square(norm) for norm in self.norms))
+        return math.sqrt(math.fsum(float(norm) ** 2 for norm in self.norms))
+
+    def factors(
+        self, uppers: Sequence[jax.Array], group: int, is_padding: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Factors and norms `[B]` of a group from the squared norms of its parts."""
+        sq_norms = jnp.stack(list(uppers))
+        clip_norm = jnp.asarray(self.norms[group], sq_norms.dtype)
+        if isinstance(self.function, str):
+            return clip_factor_op(sq_norms, clip_norm, is_padding, clipping=self.function)
+        norm = total_norm(sq_norms)
+        factor = jnp.broadcast_to(self.function(norm), norm.shape).astype(norm.dtype)
+        return safe_factor(factor, norm, clip_norm, is_padding), norm
+
+
+def make_clipping(l2_clip_norm: Any, function: Any, treedef: Any, trainable: Sequence[int]) -> Clipping:
+    """Spreads a scalar or a prefix tree of clip norms over the trainable leaves."""
+    validate.clipping(function)
+    norms, prefix = jax.tree_util.tree_flatten(l2_clip_norm)
+    for norm in norms:
+        validate.clip_norm(norm, function)
+    groups = _groups_of_leaves(l2_clip_norm, treedef)
+    return Clipping(tuple(norms), tuple(groups[i] for i in trainable), function)
+
+
+def _groups_of_leaves(l2_clip_norm: Any, treedef: Any) -> list[int]:
+    """The number of the clip norm that each parameter leaf belongs to."""
+    numbered = jax.tree_util.tree_unflatten(
+        jax.tree_util.tree_structure(l2_clip_norm),
+        range(len(jax.tree_util.tree_leaves(l2_clip_norm))),
+    )
+    whole = jax.tree_util.tree_unflatten(treedef, np.zeros(treedef.num_leaves, int).tolist())
+    try:
+        full = jax.tree_util.tree_map(
+            lambda group, part: jax.tree_util.tree_map(lambda _: group, part), numbered, whole
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            "l2_clip_norm must be a scalar or a tree whose structure is a prefix of the parameters' "
+            f"(one number for each subtree); got {jax.tree_util.tree_structure(l2_clip_norm)} for "
+            f"parameters {treedef}."
+        ) from error
+    return list(jax.tree_util.tree_leaves(full))

@@ -1,0 +1,12 @@
+"""The arithmetic of private training as JAX functions.
+
+Each operation is a C++ custom call where the native library is registered and a pure-JAX twin with
+the same signature elsewhere. All of them take arrays of a whole batch; none is differentiable.
+"""
+
+from bk_jax.ops.clip_factor import clip_factor
+from bk_jax.ops.clipped_gemm import clipped_gemm
+from bk_jax.ops.ghost_norm import ghost_norm
+from bk_jax.ops.sums import sum_of_squares, weighted_sum
+
+__all__ = ["clip_factor", "clipped_gemm", "ghost_norm", "sum_of_squares", "weighted_sum"]

@@ -1,0 +1,50 @@
+"""Clipped gemm: the sum of clipped gradients of a dense layer, `sum_i c_i a_i^T g_i`, as one gemm."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from bk_jax import _native
+from bk_jax.ops.numerics import accumulation_dtype, common_dtype
+
+
+def clipped_gemm(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> jax.Array:
+    """`out[n] = sum_i factor[i] * lhs[i, n]^T rhs[i, n]`, shape `[N, M, K]`.
+
+    Args:
+      lhs: `[B, N, T, M]`.
+      factor: `[B]`. An example with the factor 0 is not read: a NaN inside it does no harm.
+      rhs: `[B, N, T, K]`.
+
+    >>> import jax.numpy as jnp
+    >>> a = jnp.asarray([[[[1.0, 2.0]]], [[[jnp.nan, 0.0]]]])
+    >>> g = jnp.asarray([[[[3.0]]], [[[1.0]]]])
+    >>> print(clipped_gemm(a, jnp.asarray([0.5, 0.0]), g)[0])
+    [[1.5]
+     [3. ]]
+    """
+    if lhs.ndim != 4 or rhs.ndim != 4 or lhs.shape[:3] != rhs.shape[:3]:
+        raise ValueError(
+            "clipped_gemm expects lhs [B, N, T, M] and rhs [B, N, T, K] with equal B, N and T; got "
+            f"{lhs.shape} and {rhs.shape}."
+        )
+    if factor.shape != lhs.shape[:1]:
+        raise ValueError(f"clipped_gemm expects factor [{lhs.shape[0]}], got {factor.shape}.")
+    dtype = common_dtype(lhs.dtype, rhs.dtype)
+    out_dtype = accumulation_dtype(dtype)
+    out = jax.ShapeDtypeStruct((lhs.shape[1], lhs.shape[3], rhs.shape[3]), out_dtype)
+    operands = (lhs.astype(dtype), factor.astype(out_dtype), rhs.astype(dtype))
+    (result,) = _native.call("bk_clipped_gemm", clipped_gemm_twin, [out], *operands)
+    return result
+
+
+def clipped_gemm_twin(
+    lhs: jax.Array, factor: jax.Array, rhs: jax.Array
+) -> tuple[jax.Array]:
+    """The same in plain JAX: examples with the factor 0 are replaced by zeros first."""
+    dtype = accumulation_dtype(lhs.dtype, rhs.dtype)
+    scale = factor.reshape(-1, 1, 1, 1)
+    lhs = jnp.where(scale != 0, lhs, 0).astype(dtype)
+    rhs = jnp.where(scale != 0, rhs.astype(dtype) * scale, 0)
+    return (jnp.einsum("bntm,bntk->nmk", lhs, rhs, preferred_element_type=dtype),)

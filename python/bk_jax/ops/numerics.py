@@ -1,0 +1,52 @@
+"""Rounding: dtypes of accumulation, and the constants of the certified bounds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class SquaredNorms(NamedTuple):
+    """Squared norms per example: the best estimate, and a bound that is never below the truth."""
+
+    estimate: jax.Array
+    upper: jax.Array
+
+
+def accumulation_dtype(*dtypes: Any) -> Any:
+    """float64 when any input is, else float32."""
+    return jnp.float64 if any(jnp.dtype(d) == jnp.float64 for d in dtypes) else jnp.float32
+
+
+def common_dtype(*dtypes: Any) -> Any:
+    """The one dtype that operands of a custom call share without losing digits."""
+    return jnp.result_type(*dtypes)
+
+
+def unit_roundoff(dtype: Any) -> float:
+    """Half the distance from 1 to the next number."""
+    return float(jnp.finfo(dtype).eps) / 2
+
+
+def inflate(value: jax.Array, operations: int) -> jax.Array:
+    """A bound on a sum of non-negative terms that went through at most `operations` roundings.
+
+    Each rounding takes away at most a factor `1 - u`; `1 + 2 k u` covers `(1 - u) ** -k` and the
+    rounding of this product for every `k u < 1/4`. A sum that underflowed to 0 may stand for anything
+    up to the smallest normal number per term, so that much is added.
+    """
+    dtype = value.dtype
+    factor = 1.0 + 2.0 * (operations + 2) * unit_roundoff(dtype)
+    return value * jnp.asarray(factor, dtype)
+
+
+def next_up(value: jax.Array) -> jax.Array:
+    """The next larger number; infinities and NaN stay."""
+    return jnp.nextafter(value, jnp.asarray(jnp.inf, value.dtype))
+
+
+def next_down(value: jax.Array) -> jax.Array:
+    """The next smaller number, not below 0."""
+    return jnp.maximum(jnp.nextafter(value, jnp.asarray(0, value.dtype)), 0)

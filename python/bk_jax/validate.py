@@ -1,0 +1,189 @@
+"""Checks of what a user hands over: each says what was expected, what came, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+CLIPPING_NAMES = ("abadi", "automatic", "normalize", "indicator")
+
+
+def concrete(value: Any) -> float | None:
+    """The value as a float, or `None` for a traced one."""
+    if isinstance(value, jax.core.Tracer):
+        return None
+    return float(value)
+
+
+def clip_norm(value: Any, clipping: Any) -> None:
+    """`l2_clip_norm` must be a non-negative scalar; rescaling functions need a finite one."""
+    if np.ndim(value) != 0:
+        raise ValueError(
+            f"l2_clip_norm must be a scalar, or a tree of scalars with one per group of parameters; "
+            f"got an array of shape {np.shape(value)}."
+        )
+    number = concrete(value)
+    if number is None:
+        return
+    if math.isnan(number) or number < 0:
+        raise ValueError(f"l2_clip_norm must be at least 0, got {number}.")
+    if math.isinf(number) and clipping in ("automatic", "normalize"):
+        raise ValueError(
+            f"clipping={clipping!r} rescales every gradient towards l2_clip_norm and so needs a finite "
+            'one; got inf. Use clipping="abadi" to leave gradients as they are.'
+        )
+
+
+def noise(noise_multiplier: Any, clip_norms: Sequence[Any]) -> None:
+    """`noise_multiplier` must be non-negative, and noise needs a finite sensitivity."""
+    number = concrete(noise_multiplier)
+    if number is None:
+        return
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"noise_multiplier must be finite and at least 0, got {number}.")
+    unbounded = any(concrete(norm) == math.inf for norm in clip_norms)
+    if number > 0 and unbounded:
+        raise ValueError(
+            "l2_clip_norm=inf bounds nothing, so no amount of noise makes the result private. "
+            "Choose a finite l2_clip_norm, or noise_multiplier=0.0 for a sum that is not private."
+        )
+
+
+def clipping(value: Any) -> None:
+    """`clipping` must be one of the names or a function of the norms."""
+    if not callable(value) and value not in CLIPPING_NAMES:
+        names = ", ".join(repr(name) for name in CLIPPING_NAMES)
+        raise ValueError(
+            f"clipping must be one of {names}, or a function from norms to factors; got {value!r}."
+        )
+
+
+def normalize_by(value: Any) -> None:
+    """`normalize_by` must be a positive constant."""
+    number = concrete(value)
+    if number is not None and not (math.isfinite(number) and number > 0):
+        raise ValueError(
+            f"normalize_by must be a positive constant such as the expected batch size, got {number}."
+        )
+
+
+def key_given(key: Any, noise_multiplier: Any) -> None:
+    """Noise needs a key, and a key without noise is a mistake worth stopping for."""
+    noiseless = concrete(noise_multiplier) == 0.0
+    if key is None and not noiseless:
+        raise ValueError(
+            "noise needs a key: call grad_fn(params, batch, key=key) with a fresh key each step, for "
+            "example key, step_key = jax.random.split(key). For a clipped sum without noise, which is "
+            "not private, pass noise_multiplier=0.0."
+        )
+    if key is not None and noiseless:
+        raise ValueError(
+            "a key was passed but noise_multiplier is 0.0, so no noise would be drawn from it. Drop the "
+            "key, or set the noise_multiplier that your privacy plan asks for."
+        )
+
+
+def parameter_leaf(name: str, array: Any) -> None:
+    """A parameter must be an array of real numbers."""
+    try:
+        dtype = jax.typeof(array).dtype
+    except TypeError as error:
+        raise TypeError(
+            f"parameter {name!r} is a {type(array).__name__}, not an array. Keep what is not an array "
+            "out of the differentiated argument, for example with functools.partial."
+        ) from error
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(
+            f"parameter {name!r} is {dtype}: complex parameters are not supported. Store the real and "
+            "the imaginary part as two real parameters."
+        )
+
+
+def loss_shape(loss: Any, keep_batch_dim: bool) -> None:
+    """The loss of one example must be one real number."""
+    leaves = jax.tree_util.tree_leaves(loss)
+    if len(leaves) != 1 or jax.tree_util.treedef_is_leaf(jax.tree_util.tree_structure(loss)) is False:
+        raise TypeError(
+            f"loss_fn must return one number; it returned {jax.tree_util.tree_structure(loss)}. "
+            "To return more than the loss, return (loss, extra) and pass has_aux=True."
+        )
+    aval = leaves[0]
+    if aval.shape != ():
+        hint = (
+            "loss_fn sees a batch of one example; reduce its result to a scalar, for example with "
+            "jnp.mean or jnp.sum."
+            if keep_batch_dim
+            else "loss_fn sees one example without a batch axis; reduce its result to a scalar."
+        )
+        raise TypeError(
+            f"loss_fn must return a scalar, got {aval.dtype} of shape {aval.shape}. {hint}"
+        )
+    if not jnp.issubdtype(aval.dtype, jnp.floating):
+        raise TypeError(f"loss_fn must return a real floating-point loss, got {aval.dtype}.")
+
+
+def split_aux(out: Any) -> tuple[Any, Any]:
+    """With `has_aux` the loss function returns a pair."""
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TypeError(
+            f"has_aux=True expects loss_fn to return (loss, aux), got {type(out).__name__}."
+        )
+    return out
+
+
+def batch_size(batch: Any) -> int:
+    """All arrays of the batch must share their leading axis, which is the number of examples."""
+    with_paths, _ = jax.tree_util.tree_flatten_with_path(batch)
+    if not with_paths:
+        raise ValueError("the batch has no arrays; batch_argnums names an argument without leaves.")
+    sizes = {}
+    for path, array in with_paths:
+        name = jax.tree_util.keystr(path, simple=True, separator="/") or "batch"
+        shape = np.shape(array)
+        if not shape:
+            raise ValueError(
+                f"batch array {name!r} is a scalar; each array of the batch needs a leading axis with "
+                "one entry per example. Pass what all examples share as another argument."
+            )
+        sizes[name] = shape[0]
+    if len(set(sizes.values())) != 1:
+        listing = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        raise ValueError(f"batch arrays disagree on the number of examples: {listing}.")
+    return next(iter(sizes.values()))
+
+
+def padding_mask(mask: Any, size: int) -> None:
+    """`is_padding_example` must be a boolean per example."""
+    shape, dtype = np.shape(mask), jnp.result_type(mask)
+    if shape != (size,) or dtype != jnp.bool_:
+        raise ValueError(
+            f"is_padding_example must be a bool array of shape ({size},), got {dtype} of shape {shape}."
+        )
+
+
+def argument_numbers(
+    argnums: Sequence[int], batch_argnums: Sequence[int], prng_argnum: int | None
+) -> None:
+    """Each argument has one role."""
+    numbers = [*argnums, *batch_argnums, *([] if prng_argnum is None else [prng_argnum])]
+    if any(n < 0 for n in numbers):
+        raise ValueError(f"argument numbers must be at least 0, got {numbers}.")
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(
+            f"an argument can not have two roles: argnums={tuple(argnums)}, "
+            f"batch_argnums={tuple(batch_argnums)}, prng_argnum={prng_argnum}."
+        )
+
+
+def argument_count(num_args: int, numbers: Sequence[int]) -> None:
+    """The call must supply every argument that has a role."""
+    if numbers and max(numbers) >= num_args:
+        raise TypeError(
+            f"argument number {max(numbers)} has a role in argnums, batch_argnums or prng_argnum, but "
+            f"the call has only {num_args} positional arguments; pass it by position."
+        )

@@ -1,0 +1,231 @@
+"""Views: how a parameter reaches the operation that uses it.
+
+Between a parameter leaf `W` and its use stand reshapes, transposes, slices, casts, the slicing of a
+`scan` over stacked layers, or a concatenation with other parameters. All of these only select and
+move elements: every element of the value `W'` at the use comes from exactly one element of one leaf.
+Two facts follow, and the rest of the package rests on them:
+
+* the gradient of the leaf is the transpose of the view applied to the gradient of `W'`;
+* the gradient of `W'` has the same Euclidean norm as the gradients of the leaves that feed it, jointly.
+
+Casts between float types count as views: the gradient is formed in the accumulation dtype, so the
+cast back is not an arithmetic step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bk_jax import _compat
+from bk_jax._compat import prims
+
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One linear selection: `name` and `arguments` identify it, `apply` computes it."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    in_shape: Shape
+    apply: Callable[[Any], Any] = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Unstack:
+    """Entering a `scan` that slices its leading axis: the body sees one slice at a time."""
+
+    length: int
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """The chain of steps from parameter leaf number `leaf` to the value at hand."""
+
+    leaf: int
+    shape: Shape
+    steps: tuple[Step | Unstack, ...] = ()
+
+    def then(self, step: Step | Unstack, shape: Shape) -> View:
+        """The view followed by one more step whose result has `shape`."""
+        return View(self.leaf, shape, (*self.steps, step))
+
+
+def transpose_view(view: View, gradient: jax.Array) -> jax.Array:
+    """Carries the gradient of the viewed value back to the leaf it came from.
+
+    `gradient` has one leading axis for each `Unstack` of the view, outermost first, and then the
+    shape of the viewed value.
+    """
+    stacked = sum(isinstance(step, Unstack) for step in view.steps)
+    for step in reversed(view.steps):
+        if isinstance(step, Unstack):
+            stacked -= 1
+            continue
+        pull = functools.partial(_transpose_step, step)
+        for _ in range(stacked):
+            pull = jax.vmap(pull)
+        gradient = pull(gradient)
+    return gradient
+
+
+def _transpose_step(step: Step, gradient: jax.Array) -> jax.Array:
+    operand = jax.ShapeDtypeStruct(step.in_shape, gradient.dtype)
+    (out,) = jax.linear_transpose(step.apply, operand)(gradient)
+    return out
+
+
+def strip_transposes(views: tuple[View, ...]) -> tuple[tuple[View, ...], tuple[int, ...]]:
+    """Drops transposes at the end of the views.
+
+    Returns the shorter views and, for each dimension of the viewed value, the dimension of the value
+    before the transposes. Uses of one weight and of its transpose thereby compare equal.
+    """
+    dims = tuple(range(len(views[0].shape)))
+    while all(v.steps and getattr(v.steps[-1], "name", "") == "transpose" for v in views):
+        last = views[0].steps[-1]
+        assert isinstance(last, Step)
+        (permutation,) = last.arguments
+        dims = tuple(permutation[i] for i in dims)
+        views = tuple(View(v.leaf, last.in_shape, v.steps[:-1]) for v in views)
+    return views, dims
+
+
+def elements_read(view: View, leaf_shape: Shape) -> np.ndarray:
+    """The sorted flat indices of the leaf's elements that the view reads, over all scan steps."""
+    value = np.arange(math.prod(leaf_shape), dtype=np.int32).reshape(leaf_shape)
+    stacked = 0
+    with jax.ensure_compile_time_eval():
+        current = jnp.asarray(value)
+        for step in view.steps:
+            if isinstance(step, Unstack):
+                stacked += 1
+                continue
+            apply = step.apply
+            for _ in range(stacked):
+                apply = jax.vmap(apply)
+            current = apply(current + 1) - 1  # padding reads as -1
+        flat = np.asarray(current).ravel()
+    return np.unique(flat[flat >= 0])
+
+
+# --- one rule per primitive: (equation, views of its single parameter operand) -> views per output ---
+
+ViewRule = Callable[[Any, tuple[View, ...]], list[tuple[View, ...]]]
+
+
+def _follow(eqn: Any, views: tuple[View, ...], arguments: tuple[Any, ...], name: str) -> Any:
+    """One output whose value is the primitive itself applied to the operand."""
+    apply = functools.partial(_apply_primitive, eqn)
+    in_shape = tuple(eqn.invars[0].aval.shape)
+    step = Step(name, arguments, in_shape, apply)
+    shape = tuple(eqn.outvars[0].aval.shape)
+    return [tuple(view.then(step, shape) for view in views)]
+
+
+def _apply_primitive(eqn: Any, operand: Any) -> Any:
+    (out,) = _compat.bind(eqn, [operand])
+    return out
+
+
+def _transpose(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
+    return _follow(eqn, views, (tuple(eqn.params["permutation"]),), "transpose")
+
+
+def _reshape(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
+    out = tuple(eqn.outvars[0].aval.shape)
+    step = Step("reshape", (out,), tuple(eqn.invars[0].aval.shape), lambda x: jnp.reshape(x, out))
+    return [tuple(view.then(step, out) for view in views)]
+
+
+def _slice(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
+    p = eqn.params
+    arguments = (tuple(p["start_indices"]), tuple(p["limit_indices"]), p["strides"])
+    return _follow(eqn, views, arguments, "slice")
+
+
+def _rev(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
+    return _follow(eqn, views, (tuple(eqn.params["dimensions"]),), "rev")
+
+
+def _same_value(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
+    return [views for _ in eqn.outvars]
+
+
+def _convert(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]] | None:
+    both = (eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype)
+    return [views] if all(jnp.issubdtype(d, jnp.floating) for d in both) else None
+
+
+def _broadcast(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]] | None:
+    """Only the insertion of axes of size 1: a real broadcast repeats elements."""
+    if math.prod(eqn.outvars[0].aval.shape) != math.prod(eqn.invars[0].aval.shape):
+        return None
+    return _reshape(eqn, views)
+
+
+def _split(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
+    axis, sizes = int(eqn.params["axis"]), [int(s) for s in eqn.params["sizes"]]
+    in_shape = tuple(eqn.invars[0].aval.shape)
+    outs, start = [], 0
+    for size, var in zip(sizes, eqn.outvars, strict=True):
+        apply = functools.partial(
+            jax.lax.slice_in_dim, start_index=start, limit_index=start + size, axis=axis
+        )
+        step = Step("split", (axis, start, size), in_shape, apply)
+        outs.append(tuple(view.then(step, tuple(var.aval.shape)) for view in views))
+        start += size
+    return outs
+
+
+VIEW_RULES: dict[Any, ViewRule] = {
+    prims.transpose_p: _transpose,
+    prims.reshape_p: _reshape,
+    prims.squeeze_p: _reshape,
+    prims.slice_p: _slice,
+    prims.rev_p: _rev,
+    prims.convert_element_type_p: _convert,
+    prims.broadcast_in_dim_p: _broadcast,
+    _compat.split_p: _split,
+    prims.copy_p: _same_value,
+    prims.name_p: _same_value,
+}
+
+
+def concatenate(eqn: Any, operands: Sequence[tuple[View, ...] | None]) -> tuple[View, ...] | None:
+    """The views of a concatenation whose every operand is a parameter, else `None`.
+
+    Each operand is seen as padded with zeros to the whole, so that a leaf's part of a gradient of the
+    whole is the transpose of that padding.
+    """
+    if any(views is None for views in operands):
+        return None
+    axis = int(eqn.params["dimension"])
+    shape = tuple(eqn.outvars[0].aval.shape)
+    out: list[View] = []
+    start = 0
+    for var, views in zip(eqn.invars, operands, strict=True):
+        size = var.aval.shape[axis]
+        step = _pad_step(tuple(var.aval.shape), axis, start, shape[axis])
+        out.extend(view.then(step, shape) for view in views or ())
+        start += size
+    return tuple(out)
+
+
+def _pad_step(in_shape: Shape, axis: int, start: int, whole: int) -> Step:
+    config = [(0, 0, 0)] * len(in_shape)
+    config[axis] = (start, whole - start - in_shape[axis], 0)
+
+    def apply(x: Any) -> Any:
+        return jax.lax.pad(x, jnp.zeros((), x.dtype), config)
+
+    return Step("pad", (axis, start, whole), in_shape, apply)
