@@ -1,0 +1,19 @@
+// AVX2 and FMA: 256-bit vectors. 16 registers hold 12 sums.
+#include <cstdint>
+
+#define BK_ISA avx2
+#define BK_VECTOR_BYTES 32
+
+namespace bk::BK_ISA {
+inline constexpr int64_t kDotRows = 3;
+inline constexpr int64_t kDotColumns = 4;
+inline constexpr int64_t kOuterRows = 6;
+inline constexpr int64_t kOuterVectors = 2;
+}  // namespace bk::BK_ISA
+
+#include "custom_calls/cpu/kernels.h"
+#include "custom_calls/cpu/table-inl.h"
+
+namespace bk {
+const CpuKernels kAvx2Kernels = BK_ISA::Table("avx2");
+}  // namespace bk

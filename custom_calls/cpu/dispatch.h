@@ -1,0 +1,31 @@
+// Which instruction sets were compiled, which the CPU has, which one is used.
+#ifndef BK_JAX_CUSTOM_CALLS_CPU_DISPATCH_H_
+#define BK_JAX_CUSTOM_CALLS_CPU_DISPATCH_H_
+
+#include <string>
+#include <vector>
+
+#include "custom_calls/cpu/kernels.h"
+
+namespace bk {
+
+// Tables that this CPU can run, the best one last. Never empty.
+const std::vector<const CpuKernels*>& SupportedKernels();
+
+struct KernelChoice {
+  const CpuKernels* kernels;
+  std::string note;  // empty, or why `request` was not followed
+};
+
+// The table called `request`, or the best one when the request is null, empty,
+// unknown, or not among `supported`.
+KernelChoice ChooseKernels(const char* request,
+                           const std::vector<const CpuKernels*>& supported);
+
+// The choice of this process, made once from the environment variable
+// BK_JAX_ISA.
+const KernelChoice& ActiveKernels();
+
+}  // namespace bk
+
+#endif  // BK_JAX_CUSTOM_CALLS_CPU_DISPATCH_H_

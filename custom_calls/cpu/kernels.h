@@ -1,0 +1,123 @@
+// The table of functions that every instruction set fills, and the sizes that
+// the drivers (ghost_norm.cc, clipped_gemm.cc) and the bodies (*-inl.h) share.
+//
+// Drivers own threads, scratch memory and the order of sums; they are compiled
+// once. Bodies own arithmetic; they are compiled once per instruction set.
+// Everything that crosses this line is a plain struct, because an inline
+// function used on both sides could be emitted with instructions that the CPU
+// lacks and then be picked by the linker for all.
+#ifndef BK_JAX_CUSTOM_CALLS_CPU_KERNELS_H_
+#define BK_JAX_CUSTOM_CALLS_CPU_KERNELS_H_
+
+#include <cstdint>
+
+#include "custom_calls/element.h"
+
+namespace bk {
+
+// Ghost norm: Gram matrices are made in square tiles of kGramTile positions
+// (a multiple of every micro-tile: 3, 4, 6), kGramDepth features at a time.
+// Depth bounds the accumulation chain in float and therefore the certified
+// error, see ghost_norm.cc; two packed panels of 96 KB stay in L2.
+inline constexpr int64_t kGramTile = 48;
+inline constexpr int64_t kGramDepth = 512;
+
+// Clipped gemm: one task makes kGemmRows x kGemmColumns of the result,
+// kGemmDepth rows of the operands at a time. Multiples of every micro-tile
+// (6 or 8 rows; 4, 8, 16, 24 or 48 columns); panels of 96 + 192 KB stay in L2.
+inline constexpr int64_t kGemmRows = 96;
+inline constexpr int64_t kGemmColumns = 192;
+inline constexpr int64_t kGemmDepth = 256;
+
+// Scratch that a body may use, in elements of the accumulator type, aligned to
+// kScratchAlignment bytes.
+inline constexpr int64_t kGramScratch = 2 * kGramTile * kGramDepth;
+inline constexpr int64_t kGemmScratch =
+    (kGemmRows + kGemmColumns) * kGemmDepth;
+inline constexpr int64_t kScratchAlignment = 64;
+
+// One weight of one example: a [T, d] and g [T, p].
+template <class T>
+struct GhostPair {
+  const T* a;
+  const T* g;
+  int64_t positions;
+  int64_t d;
+  int64_t p;
+};
+
+// What a row of Gram tiles adds to <a a^T, g g^T> and to S, the sum over its
+// positions t of a bound of |a_t| |g_t|.
+struct GhostPartial {
+  double inner;
+  double bound;
+};
+
+// An example that enters the clipped sum, in the order of the batch.
+template <class Acc>
+struct LiveExample {
+  int64_t index;
+  Acc factor;
+};
+
+// out[m0:m1, n0:n1] = sum over live examples i and positions t of
+// factor_i * lhs[i, weight, t, m0:m1]^T rhs[i, weight, t, n0:n1].
+template <class T>
+struct GemmTask {
+  const T* lhs;  // [B, N, T, m]
+  const T* rhs;  // [B, N, T, n]
+  const LiveExample<Accumulator<T>>* live;
+  int64_t live_count;
+  int64_t weight, weights, positions, m, n;
+  int64_t m0, m1, n0, n1;
+  Accumulator<T>* out;  // [m, n] of this weight
+};
+
+template <class T>
+struct ElementKernels {
+  // Tiles (I, J >= I) of the Gram matrices, where tile row I starts at
+  // `first_position`.
+  GhostPartial (*ghost_tile_row)(const GhostPair<T>& pair,
+                                 int64_t first_position,
+                                 Accumulator<T>* scratch);
+  // The same for T = 1, where the Gram matrices are numbers. No scratch.
+  GhostPartial (*ghost_single)(const GhostPair<T>& pair);
+  void (*clipped_gemm_tile)(const GemmTask<T>& task, Accumulator<T>* scratch);
+};
+
+struct CpuKernels {
+  const char* name;
+  int64_t vector_bytes;
+  ElementKernels<float> f32;
+  ElementKernels<BFloat16> bf16;
+  ElementKernels<Float16> f16;
+  ElementKernels<double> f64;
+};
+
+extern const CpuKernels kBaselineKernels;
+extern const CpuKernels kAvx2Kernels;    // x86-64 only
+extern const CpuKernels kAvx512Kernels;  // x86-64 only
+
+// The column of the table for element type T.
+template <class T>
+const ElementKernels<T>& KernelsFor(const CpuKernels& kernels);
+template <>
+inline const ElementKernels<float>& KernelsFor(const CpuKernels& kernels) {
+  return kernels.f32;
+}
+template <>
+inline const ElementKernels<BFloat16>& KernelsFor(const CpuKernels& kernels) {
+  return kernels.bf16;
+}
+template <>
+inline const ElementKernels<Float16>& KernelsFor(const CpuKernels& kernels) {
+  return kernels.f16;
+}
+template <>
+inline const ElementKernels<double>& KernelsFor(const CpuKernels& kernels) {
+  return kernels.f64;
+}
+
+}  // namespace bk
+
+#endif  // BK_JAX_CUSTOM_CALLS_CPU_KERNELS_H_

@@ -1,0 +1,26 @@
+// Fills the table of this instruction set with the bodies.
+#ifndef BK_JAX_CUSTOM_CALLS_CPU_TABLE_INL_H_
+#define BK_JAX_CUSTOM_CALLS_CPU_TABLE_INL_H_
+
+#include "custom_calls/cpu/clipped_gemm-inl.h"
+#include "custom_calls/cpu/ghost_norm-inl.h"
+#include "custom_calls/cpu/kernels.h"
+
+namespace bk::BK_ISA {
+
+template <class T>
+inline constexpr ElementKernels<T> kElementKernels = {
+    GhostTileRow<T>, GhostSingle<T>, ClippedGemmTile<T>};
+
+inline constexpr CpuKernels Table(const char* name) {
+  return {name,
+          BK_VECTOR_BYTES,
+          kElementKernels<float>,
+          kElementKernels<BFloat16>,
+          kElementKernels<Float16>,
+          kElementKernels<double>};
+}
+
+}  // namespace bk::BK_ISA
+
+#endif  // BK_JAX_CUSTOM_CALLS_CPU_TABLE_INL_H_

@@ -1,0 +1,41 @@
+// Sizes of the operations. Every array is dense and row-major.
+//
+// The letters are those of the paper and of the whole project:
+//   B  examples of the batch
+//   N  independent weights of one form (heads, groups, stacked layers)
+//   T  positions of one example that share a weight (tokens, pixels)
+//   d  input features, p  output features of a weight [d, p]
+#ifndef BK_JAX_CUSTOM_CALLS_SHAPES_H_
+#define BK_JAX_CUSTOM_CALLS_SHAPES_H_
+
+#include <cstdint>
+
+namespace bk {
+
+// activations [B, N, T, d], output gradients [B, N, T, p] -> [B]
+struct GhostNormShape {
+  int64_t batch;
+  int64_t weights;
+  int64_t positions;
+  int64_t d;
+  int64_t p;
+};
+
+// squared norms [K, B] -> [B]; K counts the terms (layers) to be added.
+struct ClipFactorShape {
+  int64_t terms;
+  int64_t batch;
+};
+
+// lhs [B, N, T, m], rhs [B, N, T, n] -> [N, m, n]
+struct ClippedGemmShape {
+  int64_t batch;
+  int64_t weights;
+  int64_t positions;
+  int64_t m;
+  int64_t n;
+};
+
+}  // namespace bk
+
+#endif  // BK_JAX_CUSTOM_CALLS_SHAPES_H_

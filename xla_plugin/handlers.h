@@ -1,0 +1,40 @@
+// Table of contents of the CPU plugin: one function per custom call (checks
+// its buffers, then calls the kernel) and one exported handler for each.
+#ifndef BK_JAX_XLA_PLUGIN_HANDLERS_H_
+#define BK_JAX_XLA_PLUGIN_HANDLERS_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "custom_calls/parallel.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace bk {
+
+// a [B, N, T, d], g [B, N, T, p] -> sq_norm [B], sq_norm_upper [B]
+absl::Status RunGhostNorm(Parallel& parallel, xla::ffi::AnyBuffer a,
+                          xla::ffi::AnyBuffer g, xla::ffi::AnyBuffer sq_norm,
+                          xla::ffi::AnyBuffer sq_norm_upper);
+
+// sq_norms [K, B], clip_norm [], is_padding [B] -> factor [B], norm [B]
+absl::Status RunClipFactor(std::string_view clipping,
+                           xla::ffi::AnyBuffer sq_norms,
+                           xla::ffi::AnyBuffer clip_norm,
+                           xla::ffi::AnyBuffer is_padding,
+                           xla::ffi::AnyBuffer factor,
+                           xla::ffi::AnyBuffer norm);
+
+// lhs [B, N, T, m], factor [B], rhs [B, N, T, n] -> sum [N, m, n]
+absl::Status RunClippedGemm(Parallel& parallel, xla::ffi::AnyBuffer lhs,
+                            xla::ffi::AnyBuffer factor,
+                            xla::ffi::AnyBuffer rhs, xla::ffi::AnyBuffer sum);
+
+}  // namespace bk
+
+extern "C" {
+XLA_FFI_Error* BkGhostNorm(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkClipFactor(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkClippedGemm(XLA_FFI_CallFrame* call_frame);
+}
+
+#endif  // BK_JAX_XLA_PLUGIN_HANDLERS_H_
