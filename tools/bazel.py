@@ -82,5 +82,7 @@ def run(command: str, *arguments: str, startup: Sequence[str] = (), quiet: bool 
 
 def capture(command: str, *arguments: str) -> str:
     """The standard output of a Bazel query."""
-    line = ["bazel", command, *repo_env(), "--noshow_progress", *arguments]
-    return subprocess.run(line, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    line = ["bazel", command, *repo_env(), "--noshow_progress", "--ui_event_filters=-info"]
+    return subprocess.run(
+        [*line, *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout

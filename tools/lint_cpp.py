@@ -30,6 +30,7 @@ CLEAN = bazel.ROOT / "build" / "clang-tidy"
 # Flags of the gcc command line that clang-tidy, being clang, does not know or must not act on.
 FOREIGN_FLAGS = ("-fno-canonical-system-headers", "-Wno-free-nonheap-object", "-MD")
 FLAGS_WITH_VALUE = ("-MF", "-o", "-c")
+EXTERNAL = re.compile(r"^(-I)?external/")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ class Command:
     """How one of our source files is compiled."""
 
     source: str
-    directory: str
     arguments: tuple[str, ...]
 
 
@@ -60,38 +60,41 @@ def check_format(fix: bool) -> int:
     ).returncode
 
 
-def clang_flags(arguments: list[str]) -> list[str]:
-    """The compiler's arguments without what is about outputs and what only gcc knows."""
+def clang_flags(arguments: list[str], output_base: str) -> list[str]:
+    """The compiler's arguments without what is about outputs and what only gcc knows.
+
+    Headers of other repositories are named by where Bazel keeps them: the folder it compiles in
+    has links to them only while a build needs them.
+    """
     kept = []
     remaining = iter(arguments[1:])
     for argument in remaining:
         if argument in FLAGS_WITH_VALUE:
             next(remaining)
         elif argument not in FOREIGN_FLAGS:
-            kept.append(argument)
+            kept.append(EXTERNAL.sub(rf"\1{output_base}/external/", argument))
     return kept
 
 
 def compile_commands() -> list[Command]:
     """One command for each of our source files, from Bazel's action graph."""
-    graph = json.loads(
-        bazel.capture("aquery", "--output=jsonproto", 'mnemonic("CppCompile", //...)')
-    )
-    execution_root = bazel.capture("info", "execution_root").strip()
+    output_base = bazel.capture("info", "output_base").strip()
+    query = 'mnemonic("CppCompile", //...)'
+    graph = json.loads(bazel.capture("aquery", "--output=jsonproto", query))
     commands: dict[str, Command] = {}
     for action in graph.get("actions", []):
         arguments = action["arguments"]
         source = arguments[arguments.index("-c") + 1]
         if OURS.match(source):
-            flags = ("clang++", *clang_flags(arguments), "-c", source)
-            commands[source] = Command(source, execution_root, flags)
+            flags = clang_flags(arguments, output_base)
+            commands[source] = Command(source, ("clang++", *flags, "-c", source))
     return [commands[source] for source in sorted(commands)]
 
 
 def write_database(commands: list[Command]) -> None:
     """Writes compile_commands.json, for clang-tidy and for editors."""
     entries = [
-        {"file": command.source, "directory": command.directory, "arguments": command.arguments}
+        {"file": command.source, "directory": str(bazel.ROOT), "arguments": command.arguments}
         for command in commands
     ]
     (bazel.ROOT / "compile_commands.json").write_text(json.dumps(entries, indent=1))
@@ -108,7 +111,7 @@ def tidy(command: Command, stamp: Path) -> bool:
     """Checks one file and remembers it when it is clean."""
     result = subprocess.run(
         ["clang-tidy", "--quiet", "--warnings-as-errors=*", f"-p={bazel.ROOT}", command.source],
-        cwd=command.directory,
+        cwd=bazel.ROOT,
         check=False,
         capture_output=True,
         text=True,

@@ -242,4 +242,5 @@ main() {
   editable_install 9>&-
 }
 
-main "$@"
+# Sourced, the file only defines its functions.
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then main "$@"; fi

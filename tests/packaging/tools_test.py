@@ -1,0 +1,96 @@
+"""The Python tools behind make: counting tests, placing the native module, clang-tidy flags."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import bazel
+import build_native
+import lint_cpp
+import run_tests
+from run_tests import Count
+
+GOOGLE_TEST = """<testsuites><testsuite name="Clip">
+  <testcase name="Half" status="run" result="completed"/>
+  <testcase name="Wrong" status="run" result="completed"><failure message="0 != 1"/></testcase>
+  <testcase name="Later" status="run" result="skipped"><skipped/></testcase>
+  <testcase name="DISABLED_Off" status="notrun" result="suppressed"/>
+</testsuite></testsuites>"""
+PYTEST = """<testsuites><testsuite name="pytest">
+  <testcase name="a"/><testcase name="b"><error message="fixture"/></testcase>
+  <testcase name="c"><skipped type="pytest.skip"/></testcase>
+</testsuite></testsuites>"""
+CRASHED = """<testsuites><testsuite name="x_test" tests="1" errors="1">
+  <testcase name="x_test" status="run"><error message="exited with error code 139"/></testcase>
+</testsuite></testsuites>"""
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [(GOOGLE_TEST, Count(1, 1, 2)), (PYTEST, Count(1, 1, 1)), (CRASHED, Count(0, 1, 0))],
+)
+def test_cases_are_counted(tmp_path: Path, log: str, expected: Count):
+    path = tmp_path / "test.xml"
+    path.write_text(log)
+    assert run_tests.count_cases(path) == expected
+
+
+def test_counts_add():
+    assert Count(1, 2, 3) + Count(10, 20, 30) == Count(11, 22, 33)
+
+
+def test_build_events_tell_outputs_logs_and_broken_targets():
+    events = [
+        {"id": {"started": {}}},
+        {"id": {"namedSet": {}}, "namedSetOfFiles": {"files": [{"uri": "file:///o/a%2Bb.so"}]}},
+        {
+            "id": {"testResult": {"label": "//tests:x_test"}},
+            "testResult": {
+                "testActionOutput": [
+                    {"name": "test.log", "uri": "file:///o/test.log"},
+                    {"name": "test.xml", "uri": "file:///o/test.xml"},
+                ]
+            },
+        },
+        {"id": {"targetCompleted": {"label": "//a:good"}}, "completed": {"success": True}},
+        {"id": {"targetCompleted": {"label": "//a:bad"}}, "aborted": {}},
+    ]
+    result = bazel.Run(exit_code=1, events=events)
+    assert list(result.outputs()) == [Path("/o/a+b.so")]
+    assert list(result.test_logs()) == [("//tests:x_test", Path("/o/test.xml"))]
+    assert result.broken() == ["//a:bad"]
+
+
+def test_bazel_that_is_missing_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bazel.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match=r"(?s)Bazel is not installed.*BK_JAX_NO_NATIVE=1"):
+        bazel.run("build")
+
+
+def test_native_module_is_replaced_only_when_it_changed(tmp_path: Path):
+    built, package = tmp_path / "_cpu.so", tmp_path / "package"
+    built.write_bytes(b"one")
+    assert build_native.place(built, package)
+    placed = package / "_cpu.so"
+    before = placed.stat().st_ino
+    assert not build_native.place(built, package)
+    assert placed.stat().st_ino == before
+    built.write_bytes(b"two")
+    assert build_native.place(built, package)
+    # Another file under the same name: a process that has the first one mapped keeps it.
+    assert placed.stat().st_ino != before
+    assert placed.read_bytes() == b"two"
+    assert os.access(placed, os.X_OK)
+    assert [path.name for path in package.iterdir()] == ["_cpu.so"]
+
+
+def test_clang_tidy_gets_the_compiler_flags_without_outputs():
+    command = (
+        "gcc -MD -MF x.d -fno-canonical-system-headers -std=c++17 -isystem external/gtest -I. "
+    )
+    command += "-Iexternal/absl -iquote bazel-out/k8/bin -c custom_calls/x.cc -o x.o"
+    flags = lint_cpp.clang_flags(command.split(), "/base")
+    expected = "-std=c++17 -isystem /base/external/gtest -I. -I/base/external/absl "
+    expected += "-iquote bazel-out/k8/bin"
+    assert flags == expected.split()
