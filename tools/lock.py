@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-HEADER = "# Written by tools/lock.py for Python 3.11: change pyproject.toml, then run make lock.\n"
+PYTHON = "3.11.2"  # Debian 12's; some packages ask for a later 3.11
+HEADER = f"# Written by tools/lock.py for Python {PYTHON}: change pyproject.toml, then run make lock.\n"
 
 
 def declared() -> list[str]:
@@ -38,6 +39,7 @@ def resolve(requirements: list[str], constraints: Path | None) -> dict[str, str]
         report = Path(scratch, "report.json")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run"]
         command += ["--ignore-installed", "--report", str(report), *requirements]
+        command += ["--python-version", PYTHON, "--only-binary=:all:", "--target", scratch]
         if constraints is not None:
             command += ["--constraint", str(constraints)]
         subprocess.run(command, check=True)
