@@ -1,0 +1,82 @@
+"""What every test shares: strict JAX modes, precision, implementations, and the native library.
+
+Tracer leaks are checked in all tests (`jax_check_tracer_leaks`); no test needs an exception. With the
+check JAX compiles small eager operations again at every call, so tests hold their data in NumPy.
+Rank promotion stays allowed, because users' losses are free to use it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import jax
+import jax.numpy as jnp
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("support")
+jax.config.update("jax_check_tracer_leaks", True)
+
+from bk_jax import _native  # noqa: E402  (after the strict modes)
+
+# The suite is reproducible: the same examples in every run. To search further:
+#   HYPOTHESIS_PROFILE=search pytest tests
+hypothesis.settings.register_profile(
+    "suite",
+    deadline=None,
+    max_examples=30,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "search", hypothesis.settings.get_profile("suite"), derandomize=False, max_examples=2000
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+IMPLEMENTATIONS = ["twin", pytest.param("native", marks=pytest.mark.native)]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test of the native library fails without it, unless it was switched off on purpose."""
+    if item.get_closest_marker("native") is None:
+        return
+    found = _native.library()
+    if found.switched_off:
+        pytest.skip(found.problem)
+    if found.module is None:
+        pytest.fail(f"the native library is expected here: {found.problem}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _x64_stays_off() -> Iterator[None]:
+    """Double precision is on only inside a test that asked for it."""
+    assert not jax.config.jax_enable_x64
+    yield
+    assert not jax.config.jax_enable_x64, "the test left jax_enable_x64 switched on"
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """The test runs with 64-bit types."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(params=["float32", "float64"])
+def real(request: pytest.FixtureRequest) -> Iterator[jnp.dtype]:
+    """The test runs in single and in double precision; the value is the dtype to use."""
+    with jax.enable_x64(request.param == "float64"):
+        yield jnp.dtype(request.param)
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The test runs with the pure-JAX twins and with the native library."""
+    if request.param == "twin":
+        monkeypatch.setattr(_native, "available", lambda target: False)
+    return request.param

@@ -1,0 +1,39 @@
+"""Looking into traced and compiled programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jax.extend import core as jex_core
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Every equation of a jaxpr, those of inner jaxprs included."""
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in jex_core.jaxprs_in_params(eqn.params):
+            yield from equations(inner)
+
+
+def jaxpr_shapes(jaxpr: Any) -> set[tuple[int, ...]]:
+    """The shapes of all values that a jaxpr computes."""
+    return {tuple(var.aval.shape) for eqn in equations(jaxpr) for var in eqn.outvars}
+
+
+def hlo_shapes(hlo: str) -> set[tuple[int, ...]]:
+    """The shapes of all array types in the text of an HLO module."""
+    found = re.findall(r"\b(?:pred|[sufb]\w*?\d+)\[([\d,]*)\]", hlo)
+    return {tuple(int(n) for n in dims.split(",") if n) for dims in found}
+
+
+def same_up_to_layout(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether one shape is the other transposed, or with axes of size 1."""
+    return sorted(n for n in shape if n != 1) == sorted(n for n in other if n != 1)
+
+
+def custom_calls(hlo: str) -> list[str]:
+    """The targets of all custom calls of an HLO module, in order of appearance."""
+    return re.findall(r'custom_call_target="([^"]+)"', hlo)
