@@ -1,10 +1,9 @@
 // Handler of bk_clip_factor on the CPU.
-#include "custom_calls/cpu/clip_factor.h"
-
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "custom_calls/cpu/clip_factor.h"
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
 
@@ -52,8 +51,8 @@ absl::Status RunClipFactor(std::string_view clipping, ffi::AnyBuffer sq_norms,
                                  sq_norms.dimensions()[1]};
   const ffi::DataType type = sq_norms.element_type();
   BK_RETURN_IF_ERROR(CheckShape({kName, "clip_norm"}, clip_norm, type, {}));
-  BK_RETURN_IF_ERROR(CheckShape({kName, "is_padding"}, is_padding, ffi::PRED,
-                                {shape.batch}));
+  BK_RETURN_IF_ERROR(
+      CheckShape({kName, "is_padding"}, is_padding, ffi::PRED, {shape.batch}));
   BK_RETURN_IF_ERROR(
       CheckShape({kName, "factor"}, factor, type, {shape.batch}));
   BK_RETURN_IF_ERROR(CheckShape({kName, "norm"}, norm, type, {shape.batch}));

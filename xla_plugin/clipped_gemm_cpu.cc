@@ -1,6 +1,5 @@
 // Handler of bk_clipped_gemm on the CPU.
 #include "custom_calls/cpu/clipped_gemm.h"
-
 #include "custom_calls/cpu/dispatch.h"
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"

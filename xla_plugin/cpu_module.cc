@@ -49,7 +49,8 @@ NB_MODULE(_cpu, module) {
   module.def("supported_isas", &SupportedIsas,
              "Instruction sets that this CPU can run, the best one last.");
   module.def(
-      "active_isa", [] { return std::string(bk::ActiveKernels().kernels->name); },
+      "active_isa",
+      [] { return std::string(bk::ActiveKernels().kernels->name); },
       "The instruction set in use; BK_JAX_ISA, read once, chooses another.");
   module.def(
       "isa_note", [] { return bk::ActiveKernels().note; },

@@ -7,11 +7,14 @@
 
 namespace bk {
 
-std::string ShapeString(ffi::DataType type, const std::vector<int64_t>& dims) {
+std::string TypeString(ffi::DataType type) {
   std::ostringstream name;
   name << type;
-  return absl::StrCat(absl::AsciiStrToLower(name.str()), "[",
-                      absl::StrJoin(dims, ","), "]");
+  return absl::AsciiStrToLower(name.str());
+}
+
+std::string ShapeString(ffi::DataType type, const std::vector<int64_t>& dims) {
+  return absl::StrCat(TypeString(type), "[", absl::StrJoin(dims, ","), "]");
 }
 
 std::string ShapeString(const ffi::AnyBuffer& buffer) {

@@ -31,7 +31,8 @@ struct OperandName {
   const char* operand;
 };
 
-// "f32[2,3]", as XLA prints it; for messages.
+// "f32" and "f32[2,3]", as XLA prints them; for messages.
+std::string TypeString(ffi::DataType type);
 std::string ShapeString(ffi::DataType type, const std::vector<int64_t>& dims);
 std::string ShapeString(const ffi::AnyBuffer& buffer);
 
@@ -66,7 +67,7 @@ absl::Status DispatchFloat(const OperandName& name, ffi::DataType type,
     case ffi::F64:
       return call(TypeTag<double>());
     default:
-      return Mismatch(name, "f32, bf16, f16 or f64", ShapeString(type, {}));
+      return Mismatch(name, "f32, bf16, f16 or f64", TypeString(type));
   }
 }
 
@@ -80,7 +81,7 @@ absl::Status DispatchAccumulator(const OperandName& name, ffi::DataType type,
     case ffi::F64:
       return call(TypeTag<double>());
     default:
-      return Mismatch(name, "f32 or f64", ShapeString(type, {}));
+      return Mismatch(name, "f32 or f64", TypeString(type));
   }
 }
 

@@ -1,7 +1,6 @@
 // Handler of bk_ghost_norm on the CPU.
-#include "custom_calls/cpu/ghost_norm.h"
-
 #include "custom_calls/cpu/dispatch.h"
+#include "custom_calls/cpu/ghost_norm.h"
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
 

@@ -26,8 +26,8 @@ absl::Status RunClipFactor(std::string_view clipping,
 
 // lhs [B, N, T, m], factor [B], rhs [B, N, T, n] -> sum [N, m, n]
 absl::Status RunClippedGemm(Parallel& parallel, xla::ffi::AnyBuffer lhs,
-                            xla::ffi::AnyBuffer factor,
-                            xla::ffi::AnyBuffer rhs, xla::ffi::AnyBuffer sum);
+                            xla::ffi::AnyBuffer factor, xla::ffi::AnyBuffer rhs,
+                            xla::ffi::AnyBuffer sum);
 
 }  // namespace bk
 

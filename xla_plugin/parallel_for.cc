@@ -60,8 +60,8 @@ class Job {
   std::atomic<int64_t> next_{0};
   std::mutex mutex_;
   std::condition_variable all_done_;
-  int64_t done_ = 0;           // guarded by mutex_
-  std::exception_ptr error_;   // guarded by mutex_
+  int64_t done_ = 0;          // guarded by mutex_
+  std::exception_ptr error_;  // guarded by mutex_
 };
 
 }  // namespace

@@ -9,15 +9,15 @@
 namespace bk {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // sqrt of the sum of column i, not below the exact value, and equal to it
 // whenever double and Real can hold it: a norm of exactly R is not clipped.
+// A negative term is no squared norm: the result is NaN.
 template <class Real>
 Real NormUp(const ClipFactorShape& shape, const Real* sq_norms, int64_t i) {
   double sum = 0;
   for (int64_t k = 0; k < shape.terms; ++k) {
-    sum = AddUp(sum, static_cast<double>(sq_norms[k * shape.batch + i]));
+    const auto term = static_cast<double>(sq_norms[k * shape.batch + i]);
+    sum = AddUp(sum, term >= 0 ? term : std::nan(""));
   }
   return RoundUp<Real>(SqrtUp(sum));
 }
@@ -74,9 +74,11 @@ void ClipFactor(const ClipFactorShape& shape, Clipping clipping,
   for (int64_t i = 0; i < shape.batch; ++i) {
     norm[i] = NormUp(shape, sq_norms, i);
     // Written so that a NaN on either side fails the test.
-    const bool usable = norm[i] < static_cast<Real>(kInfinity) &&
-                        clip_norm > 0 && !is_padding[i];
-    factor[i] = usable ? FactorOf(clipping, norm[i], clip_norm) : Real{0};
+    const bool usable =
+        norm[i] <= std::numeric_limits<Real>::max() && clip_norm > 0;
+    factor[i] = usable && !is_padding[i]
+                    ? FactorOf(clipping, norm[i], clip_norm)
+                    : Real{0};
   }
 }
 

@@ -21,7 +21,8 @@ namespace bk {
 //
 // (*) a zero gradient has no direction that could be scaled to length R.
 // (**) "scale to infinity" has no answer; the Python side refuses it.
-// The norm of a padding example is reported like any other. A factor too
+// A negative term makes n NaN. The norm of a padding example is reported like
+// any other. A factor too
 // large for Real becomes the largest finite number.
 template <class Real>
 void ClipFactor(const ClipFactorShape& shape, Clipping clipping,

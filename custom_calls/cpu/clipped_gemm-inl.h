@@ -11,7 +11,7 @@
 namespace bk::BK_ISA {
 
 template <class Acc>
-inline constexpr int64_t kOuterColumns = kOuterVectors * kLanes<Acc>;
+inline constexpr int64_t kOuterColumns = kOuterVectors* kLanes<Acc>;
 
 static_assert(kGemmRows % kOuterRows == 0);
 static_assert(kGemmColumns % kOuterColumns<float> == 0);
@@ -106,7 +106,8 @@ BK_INLINE void StoreEdge(const Vec<Acc> (&tile)[kOuterRows][kOuterVectors],
     Acc row[kOuterColumns<Acc>];
     __builtin_memcpy(row, tile[i], sizeof row);
     for (int64_t j = 0; j < columns; ++j) {
-      out[i * n + j] = update == Update::kAdd ? out[i * n + j] + row[j] : row[j];
+      out[i * n + j] =
+          update == Update::kAdd ? out[i * n + j] + row[j] : row[j];
     }
   }
 }

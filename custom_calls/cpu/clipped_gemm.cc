@@ -50,15 +50,25 @@ void ClippedGemm(const CpuKernels& kernels, Parallel& parallel,
     std::fill_n(out, shape.weights * shape.m * shape.n, Acc{0});
     return;
   }
-  const GemmTask<T> whole = {
-      lhs,     rhs, live.data(), live_count, 0, shape.weights, shape.positions,
-      shape.m, shape.n, 0, shape.m, 0, shape.n, out};
+  const GemmTask<T> whole = {lhs,
+                             rhs,
+                             live.data(),
+                             live_count,
+                             0,
+                             shape.weights,
+                             shape.positions,
+                             shape.m,
+                             shape.n,
+                             0,
+                             shape.m,
+                             0,
+                             shape.n,
+                             out};
   const int64_t tiles = shape.weights * CeilDiv(shape.m, kGemmRows) *
                         CeilDiv(shape.n, kGemmColumns);
-  const double flops =
-      2.0 * static_cast<double>(live_count * shape.positions) *
-      static_cast<double>(std::min(shape.m, kGemmRows) *
-                          std::min(shape.n, kGemmColumns));
+  const double flops = 2.0 * static_cast<double>(live_count * shape.positions) *
+                       static_cast<double>(std::min(shape.m, kGemmRows) *
+                                           std::min(shape.n, kGemmColumns));
   parallel.For(tiles, flops, [&](int64_t begin, int64_t end) {
     const ScopedFloatEnvironment environment;
     Acc* scratch = ThreadScratchOf<Acc>(kGemmScratch);

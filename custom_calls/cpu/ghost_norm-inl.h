@@ -23,8 +23,8 @@ inline constexpr double kMinNormal<double> = 0x1p-1022;
 // of kGroup rows, in each group vector by vector: [step][kGroup][kLanes].
 // Missing rows and features become zeros.
 template <int kGroup, class T>
-void PackRows(const T* x, int64_t width, int64_t row0, int64_t row1,
-              int64_t k0, int64_t k1, Accumulator<T>* packed) {
+void PackRows(const T* x, int64_t width, int64_t row0, int64_t row1, int64_t k0,
+              int64_t k1, Accumulator<T>* packed) {
   using Acc = Accumulator<T>;
   for (int64_t group = row0; group < row1; group += kGroup) {
     for (int64_t k = k0; k < k1; k += kLanes<Acc>) {
@@ -43,8 +43,7 @@ void PackRows(const T* x, int64_t width, int64_t row0, int64_t row1,
 
 // gram[kDotRows, kDotColumns] += rows * columns^T over `steps` vectors.
 template <class Acc>
-void DotTile(const Acc* rows, const Acc* columns, int64_t steps,
-             double* gram) {
+void DotTile(const Acc* rows, const Acc* columns, int64_t steps, double* gram) {
   Vec<Acc> sums[kDotRows][kDotColumns] = {};
   for (int64_t step = 0; step < steps; ++step) {
     Vec<Acc> row[kDotRows];
@@ -108,8 +107,7 @@ double RowBound(const T* x, int64_t width, double sq_norm) {
     }
     if (zero) return 0;
   }
-  return __builtin_sqrt(sq_norm +
-                        static_cast<double>(width) * kMinNormal<Acc>);
+  return __builtin_sqrt(sq_norm + static_cast<double>(width) * kMinNormal<Acc>);
 }
 
 // Sum of the products of a tile right of the diagonal, which counts twice.

@@ -72,9 +72,10 @@ void ComputePartials(const CpuKernels& kernels, Parallel& parallel,
                      std::vector<GhostPartial>& partials) {
   const ElementKernels<T>& kernel = KernelsFor<T>(kernels);
   const int64_t tiles = CeilDiv(shape.positions, kGramTile);
-  const double flops = static_cast<double>(shape.d + shape.p) *
-                       static_cast<double>(shape.positions) *
-                       static_cast<double>(std::min(shape.positions, kGramTile));
+  const double flops =
+      static_cast<double>(shape.d + shape.p) *
+      static_cast<double>(shape.positions) *
+      static_cast<double>(std::min(shape.positions, kGramTile));
   const auto body = [&](int64_t begin, int64_t end) {
     const ScopedFloatEnvironment environment;
     auto* scratch = ThreadScratchOf<Accumulator<T>>(kGramScratch);
@@ -82,10 +83,10 @@ void ComputePartials(const CpuKernels& kernels, Parallel& parallel,
       const int64_t row = item / tiles * shape.positions;
       const GhostPair<T> pair = {a + row * shape.d, g + row * shape.p,
                                  shape.positions, shape.d, shape.p};
-      partials[item] = shape.positions == 1
-                           ? kernel.ghost_single(pair)
-                           : kernel.ghost_tile_row(
-                                 pair, item % tiles * kGramTile, scratch);
+      partials[item] =
+          shape.positions == 1
+              ? kernel.ghost_single(pair)
+              : kernel.ghost_tile_row(pair, item % tiles * kGramTile, scratch);
     }
   };
   parallel.For(static_cast<int64_t>(partials.size()), flops, body);
@@ -116,8 +117,7 @@ template <class T>
 void GhostNorm(const CpuKernels& kernels, Parallel& parallel,
                const GhostNormShape& shape, const T* a, const T* g,
                Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper) {
-  const int64_t tiles =
-      shape.weights * CeilDiv(shape.positions, kGramTile);
+  const int64_t tiles = shape.weights * CeilDiv(shape.positions, kGramTile);
   std::vector<GhostPartial> partials(shape.batch * tiles);
   ComputePartials(kernels, parallel, shape, a, g, partials);
 

@@ -32,8 +32,7 @@ inline constexpr int64_t kGemmDepth = 256;
 // Scratch that a body may use, in elements of the accumulator type, aligned to
 // kScratchAlignment bytes.
 inline constexpr int64_t kGramScratch = 2 * kGramTile * kGramDepth;
-inline constexpr int64_t kGemmScratch =
-    (kGemmRows + kGemmColumns) * kGemmDepth;
+inline constexpr int64_t kGemmScratch = (kGemmRows + kGemmColumns) * kGemmDepth;
 inline constexpr int64_t kScratchAlignment = 64;
 
 // One weight of one example: a [T, d] and g [T, p].

@@ -1,5 +1,4 @@
-// Arithmetic and conversions that never land on the unsafe side. Compile the
-// users with -ffp-contract=off: a fused multiply-add would change the errors.
+// Arithmetic and conversions that never land on the unsafe side.
 #ifndef BK_JAX_CUSTOM_CALLS_CPU_ROUNDING_H_
 #define BK_JAX_CUSTOM_CALLS_CPU_ROUNDING_H_
 

@@ -56,8 +56,7 @@ BK_INLINE Vec<double> Load(const double* from) {
 
 // bf16 is the upper half of a float.
 BK_INLINE Vec<float> Load(const BFloat16* from) {
-  const Words bits =
-      __builtin_convertvector(LoadBits<HalfWords>(from), Words);
+  const Words bits = __builtin_convertvector(LoadBits<HalfWords>(from), Words);
   return BitCast<Vec<float>>(bits << 16);
 }
 
@@ -65,14 +64,11 @@ BK_INLINE Vec<float> Load(const BFloat16* from) {
 // exponent to float's bias by 112; subnormals as integer times 2^-24; exponent
 // 31 (infinity, NaN) by setting all bits of float's exponent.
 BK_INLINE Vec<float> Load(const Float16* from) {
-  const Words half =
-      __builtin_convertvector(LoadBits<HalfWords>(from), Words);
+  const Words half = __builtin_convertvector(LoadBits<HalfWords>(from), Words);
   const Words magnitude = half & 0x7fff;
   const Words normal = (magnitude << 13) + (112u << 23);
-  const auto mantissa =
-      __builtin_convertvector(BitCast<VectorOf<int32_t, BK_VECTOR_BYTES>::Type>(
-                                  magnitude),
-                              Vec<float>);
+  const auto mantissa = __builtin_convertvector(
+      BitCast<VectorOf<int32_t, BK_VECTOR_BYTES>::Type>(magnitude), Vec<float>);
   const Words subnormal = BitCast<Words>(mantissa * 0x1p-24f);
   const Words is_subnormal = BitCast<Words>(magnitude < 0x0400);
   const Words is_special = BitCast<Words>(magnitude >= 0x7c00);
