@@ -4,9 +4,17 @@
 """
 
 from bk_jax import ops
-from bk_jax.api import DPValueAndGrad, Stats, dp_value_and_grad
+from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
 from bk_jax.diagnose import diagnose
 
 __version__ = "0.1.0"
 
-__all__ = ["DPValueAndGrad", "Stats", "__version__", "diagnose", "dp_value_and_grad", "ops"]
+__all__ = [
+    "DPValueAndGrad",
+    "Stats",
+    "__version__",
+    "clipped_value_and_grad",
+    "diagnose",
+    "dp_value_and_grad",
+    "ops",
+]

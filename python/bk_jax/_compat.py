@@ -81,3 +81,9 @@ def source_line(eqn: Any) -> str:
 def name_stack(eqn: Any) -> str:
     """The name scope of an equation, for example `Transformer/block_0/attention`."""
     return str(eqn.source_info.name_stack)
+
+
+def bind_primitive(primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Evaluates a primitive that carries no function among its parameters."""
+    out = primitive.bind(*operands, **params)
+    return list(out) if primitive.multiple_results else [out]

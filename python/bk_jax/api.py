@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,10 +12,13 @@ import jax.numpy as jnp
 
 from bk_jax import validate
 from bk_jax.clip import Clipping, ClippingFunction, make_clipping
-from bk_jax.clipped_sum import ClippedSum, clipped_sum
+from bk_jax.clipped_sum import ClippedSum, Task, clipped_sum
+from bk_jax.methods import Method, get_method
+from bk_jax.microbatch import in_microbatches
 from bk_jax.noise import add_noise
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.plan import Plan, make_plan
+from bk_jax.routes import force_routes
 from bk_jax.sites import find_sites
 from bk_jax.trace import Parameters, Signature, Traced, flatten_parameters, trace_loss
 
@@ -42,6 +45,9 @@ def dp_value_and_grad(
     batch_argnums: int | Sequence[int] = 1,
     keep_batch_dim: bool = True,
     prng_argnum: int | None = None,
+    method: str = "auto",
+    routes: Mapping[str, str] | None = None,
+    microbatch_size: int | None = None,
     return_stats: bool = False,
     dtype: Any = None,
 ) -> DPValueAndGrad:
@@ -84,6 +90,11 @@ def dp_value_and_grad(
       batch_argnums: the argument(s) with a leading axis of examples.
       keep_batch_dim: see `loss_fn`.
       prng_argnum: an argument that is a PRNG key for `loss_fn` (dropout); each example gets its own.
+      method: `"auto"`, or a method of the paper by name; see `bk_jax.methods`.
+      routes: forces the route of parameters, as a mapping from patterns of their paths to `"ghost"`,
+        `"fused"`, `"store"`, `"sparse"` or `"leaf"`, for example `{"*/kernel": "ghost"}`.
+      microbatch_size: computes the sum in a scan over this many examples at a time, for batches that
+        do not fit otherwise. The result is the same.
       return_stats: whether to return `Stats` as a last element.
       dtype: dtype of the returned gradient; default: that of the parameter.
 
@@ -116,6 +127,7 @@ def dp_value_and_grad(
     validate.argument_numbers(signature.argnums, signature.batch_argnums, prng_argnum)
     validate.clipping(clipping)
     validate.normalize_by(normalize_by)
+    validate.microbatch_size(microbatch_size)
     clip_norms = jax.tree_util.tree_leaves(l2_clip_norm)
     for norm in clip_norms:
         validate.clip_norm(norm, clipping)
@@ -128,11 +140,33 @@ def dp_value_and_grad(
         noise_multiplier=noise_multiplier,
         normalize_by=normalize_by,
         clipping=clipping,
+        method=get_method(method),
+        routes=dict(routes or {}),
+        microbatch_size=microbatch_size,
         return_stats=return_stats,
         dtype=dtype,
     )
     functools.update_wrapper(grad_fn, loss_fn, updated=())
     return grad_fn
+
+
+def clipped_value_and_grad(
+    loss_fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, **options: Any
+) -> DPValueAndGrad:
+    """`dp_value_and_grad` without noise, for people who add their own.
+
+    The result is a sum of clipped gradients and NOT private until noise of the right size is added:
+    `noise_multiplier * grad_fn.sensitivity()`. Takes all other options of `dp_value_and_grad`.
+
+    >>> import bk_jax
+    >>> grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: (w * x).sum(), l2_clip_norm=1.0)
+    >>> value, grad = grad_fn(jnp.zeros(2), jnp.asarray([[3.0, 4.0]]))
+    >>> print(grad.round(4), grad_fn.sensitivity())
+    [0.6 0.8] 1.0
+    """
+    if "noise_multiplier" in options:
+        raise TypeError("clipped_value_and_grad adds no noise; use dp_value_and_grad for noise_multiplier.")
+    return dp_value_and_grad(loss_fn, argnums, has_aux, noise_multiplier=0.0, **options)
 
 
 def _as_tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
@@ -150,6 +184,9 @@ class DPValueAndGrad:
     noise_multiplier: Any
     normalize_by: Any
     clipping: Any
+    method: Method
+    routes: Mapping[str, str]
+    microbatch_size: int | None
     return_stats: bool
     dtype: Any
 
@@ -199,7 +236,8 @@ class DPValueAndGrad:
         )
         traced = trace_loss(self.loss_fn, self.signature, args, kwargs, parameters, example)
         found = find_sites(traced.jaxpr, traced.num_leaves)
-        return traced, make_plan(found, traced.leaves, clipping.groups)
+        forced = force_routes(self.routes, traced.leaves)
+        return traced, make_plan(found, traced.leaves, clipping.groups, self.method, forced)
 
     def _clipped_sum(
         self,
@@ -212,7 +250,11 @@ class DPValueAndGrad:
     ) -> ClippedSum:
         arrays = [jnp.asarray(array) for array in parameters.trainable_arrays()]
         examples = jax.tree_util.tree_leaves(batch)
-        return clipped_sum(traced, plan, clipping, arrays, examples, is_padding)
+        task = Task(traced, plan, clipping, self.method.second_backward, arrays)
+        size = 1 if self.method.loop else self.microbatch_size
+        if size is None or size >= is_padding.shape[0]:
+            return clipped_sum(task, examples, is_padding)
+        return in_microbatches(task, examples, is_padding, size)
 
     def _gradients(
         self, sums: list[jax.Array], parameters: Parameters, clipping: Clipping, key: Any
@@ -273,16 +315,18 @@ def _mean_loss(losses: jax.Array, is_padding: jax.Array) -> jax.Array:
 
 
 def _stats(result: ClippedSum, is_padding: jax.Array) -> Stats:
-    """Norms and factors are `[B]`, or `[B, G]` when there are several clip groups."""
-    norms, factors = result.norms.T, result.factors.T
+    """Norms and factors are `[B]`, or `[B, groups]` when there are several clip groups."""
+    norms, factors = result.norms, result.factors
+    real = ~is_padding
+    count = jnp.maximum(jnp.sum(real), 1)
+    clipped = jnp.any(factors < 1, axis=1) & real
+    nonfinite = ~jnp.all(jnp.isfinite(norms), axis=1) & real
     if norms.shape[1] == 1:
         norms, factors = norms[:, 0], factors[:, 0]
-    real = jnp.maximum(jnp.sum(~is_padding), 1)
-    clipped = jnp.any(result.factors < 1, axis=0) & ~is_padding
     return Stats(
         losses=result.losses,
         norms=norms,
         clip_factors=factors,
-        clipped_fraction=jnp.sum(clipped) / real,
-        nonfinite_count=jnp.sum(result.nonfinite),
+        clipped_fraction=jnp.sum(clipped) / count,
+        nonfinite_count=jnp.sum(nonfinite),
     )

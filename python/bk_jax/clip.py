@@ -34,15 +34,16 @@ class Clipping:
 
     def factors(
         self, uppers: Sequence[jax.Array], group: int, is_padding: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Factors and norms `[B]` of a group from the squared norms of its parts."""
+    ) -> jax.Array:
+        """Factors `[B]` of a group from upper bounds of the squared norms of its parts."""
         sq_norms = jnp.stack(list(uppers))
         clip_norm = jnp.asarray(self.norms[group], sq_norms.dtype)
         if isinstance(self.function, str):
-            return clip_factor_op(sq_norms, clip_norm, is_padding, clipping=self.function)
+            factor, _ = clip_factor_op(sq_norms, clip_norm, is_padding, clipping=self.function)
+            return factor
         norm = total_norm(sq_norms)
         factor = jnp.broadcast_to(self.function(norm), norm.shape).astype(norm.dtype)
-        return safe_factor(factor, norm, clip_norm, is_padding), norm
+        return safe_factor(factor, norm, clip_norm, is_padding)
 
 
 def make_clipping(l2_clip_norm: Any, function: Any, treedef: Any, trainable: Sequence[int]) -> Clipping:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import blocks, ops
+from bk_jax.blocks import Kept
 from bk_jax.book import Book, evaluate, zero_tap
 from bk_jax.clip import Clipping
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
@@ -29,102 +30,106 @@ class ClippedSum(NamedTuple):
     sums: list[jax.Array]
     losses: jax.Array
     aux: list[jax.Array]
-    norms: jax.Array  # [G, B] estimates
-    factors: jax.Array  # [G, B]
-    nonfinite: jax.Array  # [B]
+    norms: jax.Array  # [B, groups], estimates
+    factors: jax.Array  # [B, groups]
 
 
-class _Tapped(NamedTuple):
-    """What one pass gives per example: book, output gradients, gradients of tapped leaves."""
+class Task(NamedTuple):
+    """What is to be done, the same for every batch."""
+
+    traced: Traced
+    plan: Plan
+    clipping: Clipping
+    second_backward: bool
+    arrays: Sequence[jax.Array]  # the trainable parameters
+
+
+class _Pass(NamedTuple):
+    """What one back-propagation gives: values per example, and what is kept of each gradient."""
 
     losses: jax.Array
     aux: list[jax.Array]
-    book: Book
-    gradients: Any
+    kept: list[Kept]
     leaf_gradients: dict[int, jax.Array]
 
 
 def clipped_sum(
-    traced: Traced,
-    plan: Plan,
-    clipping: Clipping,
-    arrays: Sequence[jax.Array],
-    examples: Sequence[jax.Array],
-    is_padding: jax.Array,
+    task: Task, examples: Sequence[jax.Array], is_padding: jax.Array
 ) -> ClippedSum:
     """The sum of clipped gradients over a batch; `examples` are the example arrays, batched."""
-    tapped = _differentiate(traced, plan, arrays, examples)
-    kept = [blocks.operands(block, tapped.book, tapped.gradients) for block in plan.blocks]
-    norms = [_block_norms(operands) for operands in kept]
-    leaf_norms = {i: ops.sum_of_squares(g) for i, g in tapped.leaf_gradients.items()}
-    factors, estimates = _clip(plan, clipping, norms, leaf_norms, is_padding)
-
+    first = _back_propagate(task, examples, None)
+    factors, norms = _clip(task, first, is_padding)
     sums: dict[int, jax.Array] = {}
-    for block, operands in zip(plan.blocks, kept, strict=True):
-        total = ops.clipped_gemm(operands.left, factors[block.group], operands.right)
-        for leaf, part in blocks.leaf_gradients(block, total).items():
-            sums[leaf] = sums[leaf] + part if leaf in sums else part
-    for leaf, gradients in tapped.leaf_gradients.items():
-        sums[leaf] = ops.weighted_sum(factors[plan.groups[leaf]], gradients)
-    for leaf in plan.unused:
-        sums[leaf] = jnp.zeros(arrays[leaf].shape, accumulation_dtype(arrays[leaf].dtype))
-    nonfinite = ~jnp.all(jnp.isfinite(estimates), axis=0) & ~is_padding
-    ordered = [sums[leaf] for leaf in range(traced.num_leaves)]
-    return ClippedSum(ordered, tapped.losses, tapped.aux, estimates, factors, nonfinite)
+    for group in range(len(task.clipping.norms)):
+        factor = factors[:, group]
+        if task.second_backward:
+            again = _back_propagate(task, examples, factor)
+            counted = (factor != 0).astype(factor.dtype)
+            _add_sums(task, again, group, counted, sums)
+        else:
+            _add_sums(task, first, group, factor, sums)
+    for leaf in task.plan.unused:
+        array = task.arrays[leaf]
+        sums[leaf] = jnp.zeros(array.shape, accumulation_dtype(array.dtype))
+    ordered = [sums[leaf] for leaf in range(task.traced.num_leaves)]
+    return ClippedSum(ordered, first.losses, first.aux, norms, factors)
 
 
-def _differentiate(
-    traced: Traced, plan: Plan, arrays: Sequence[jax.Array], examples: Sequence[jax.Array]
-) -> _Tapped:
-    sites = plan.sites()
+def _back_propagate(
+    task: Task, examples: Sequence[jax.Array], weights: jax.Array | None
+) -> _Pass:
+    """One forward and backward pass; each example's loss is multiplied by its weight, if given."""
+    sites, plan = task.plan.sites(), task.plan
 
-    def one_example(*example: jax.Array) -> Any:
+    def one_example(weight: jax.Array | None, *example: jax.Array) -> Any:
         def loss(taps: Any, leaf_taps: dict[int, jax.Array]) -> Any:
-            leaves = list(arrays)
+            leaves = list(task.arrays)
             for leaf, tap in leaf_taps.items():
                 leaves[leaf] = leaves[leaf] + tap
-            (value, *aux), book = evaluate(traced.jaxpr, [*leaves, *example], taps, sites)
+            (value, *aux), book = evaluate(task.traced.jaxpr, [*leaves, *example], taps, sites)
             return value, (aux, book)
 
         taps = {path: zero_tap(site) for path, site in sites.items()}
-        leaf_taps = {leaf: jnp.zeros_like(arrays[leaf]) for leaf in plan.tapped}
+        leaf_taps = {leaf: jnp.zeros_like(task.arrays[leaf]) for leaf in plan.tapped}
         value, pullback, (aux, book) = jax.vjp(loss, taps, leaf_taps, has_aux=True)
-        gradients, leaf_gradients = pullback(jnp.ones_like(value))
-        return _Tapped(value, aux, book, gradients, leaf_gradients)
+        seed = jnp.ones_like(value) if weight is None else weight.astype(value.dtype)
+        return value, aux, book, pullback(seed)
 
-    return jax.vmap(one_example)(*examples)
+    over = (None if weights is None else 0, *[0] * len(examples))
+    batched = jax.vmap(one_example, in_axes=over)
+    losses, aux, book, (taps, leaf_gradients) = batched(weights, *examples)
+    return _Pass(losses, aux, _keep(plan, book, taps), leaf_gradients)
 
 
-def _block_norms(operands: blocks.Operands) -> SquaredNorms:
-    return ops.ghost_norm(operands.left, operands.right)
+def _keep(plan: Plan, book: Book, taps: Any) -> list[Kept]:
+    return [blocks.keep(block, book, taps) for block in plan.blocks]
 
 
-def _clip(
-    plan: Plan,
-    clipping: Clipping,
-    block_norms: Sequence[SquaredNorms],
-    leaf_norms: dict[int, SquaredNorms],
-    is_padding: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    """Factors and norm estimates, both `[G, B]`."""
-    parts: list[list[SquaredNorms]] = [[] for _ in clipping.norms]
-    for block, norms in zip(plan.blocks, block_norms, strict=True):
-        parts[block.group].append(norms)
-    for leaf, norms in leaf_norms.items():
-        parts[plan.groups[leaf]].append(norms)
+def _clip(task: Task, first: _Pass, is_padding: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Factors and norm estimates, both `[B, groups]`."""
+    parts: list[list[SquaredNorms]] = [[] for _ in task.clipping.norms]
+    for block, kept in zip(task.plan.blocks, first.kept, strict=True):
+        parts[block.group].append(kept.norms())
+    for leaf, gradients in first.leaf_gradients.items():
+        parts[task.plan.groups[leaf]].append(ops.sum_of_squares(gradients))
+    dtype = accumulation_dtype(*(n.upper.dtype for norms in parts for n in norms))
+    zero = jnp.zeros(is_padding.shape, dtype)
     factors, estimates = [], []
-    for group, norms_of_group in enumerate(parts):
-        zero = jnp.zeros(is_padding.shape, _norm_dtype(block_norms, leaf_norms))
-        uppers = [norms.upper.astype(zero.dtype) for norms in norms_of_group] or [zero]
-        squares = [norms.estimate.astype(zero.dtype) for norms in norms_of_group] or [zero]
-        factor, _ = clipping.factors(uppers, group, is_padding)
-        factors.append(factor)
-        estimates.append(jnp.sqrt(sum(squares[1:], squares[0])))
-    return jnp.stack(factors), jnp.stack(estimates)
+    for group, norms in enumerate(parts):
+        uppers = [n.upper.astype(dtype) for n in norms] or [zero]
+        factors.append(task.clipping.factors(uppers, group, is_padding))
+        estimates.append(jnp.sqrt(sum((n.estimate.astype(dtype) for n in norms), zero)))
+    return jnp.stack(factors, axis=1), jnp.stack(estimates, axis=1)
 
 
-def _norm_dtype(
-    block_norms: Sequence[SquaredNorms], leaf_norms: dict[int, SquaredNorms]
-) -> Any:
-    norms = [*block_norms, *leaf_norms.values()]
-    return accumulation_dtype(*(n.upper.dtype for n in norms)) if norms else jnp.float32
+def _add_sums(
+    task: Task, given: _Pass, group: int, factor: jax.Array, sums: dict[int, jax.Array]
+) -> None:
+    """Adds the clipped sums of one group's parameters to `sums`."""
+    for block, kept in zip(task.plan.blocks, given.kept, strict=True):
+        if block.group == group:
+            for leaf, part in kept.clipped_sum(factor).items():
+                sums[leaf] = sums[leaf] + part if leaf in sums else part
+    for leaf, gradients in given.leaf_gradients.items():
+        if task.plan.groups[leaf] == group:
+            sums[leaf] = ops.weighted_sum(factor, gradients)

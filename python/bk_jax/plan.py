@@ -1,20 +1,25 @@
 """Plan: which parameters are handled by which route.
 
 Sites whose weights overlap (one weight used several times) form a *block*: their gradients add up
-before the norm is taken, so they must be handled together. A block of dense sites that see the weight
-in the same way is one dense layer with all their tokens. A block that is anything else is not handled
-by sites at all: its leaves are tapped instead, which is exact for every program. So is a leaf with an
-opaque use, and every other leaf of the blocks that it takes part in.
+before the norm is taken, so they must be handled together. A block of sites that see the weight in the
+same way is one layer with all their tokens; dense sites and lookups of one table are a tied block. A
+block that is anything else is not handled by sites at all: its leaves are tapped instead, which is
+exact for every program. So is a leaf with an opaque use, and every other leaf of the blocks that it
+takes part in.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bk_jax.cost import LayerCost
+from bk_jax.methods import Choice, Method
+from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.routes import ForcedRoutes
 from bk_jax.sites import Path, Site, Sites
 from bk_jax.trace import Leaf
 from bk_jax.views import elements_read
@@ -26,11 +31,15 @@ class Block:
 
     sites: tuple[Site, ...]
     group: int
+    kind: str  # dense, conv, lookup or tied
+    route: str
+    why: str
+    cost: LayerCost
 
     @property
     def leaves(self) -> tuple[int, ...]:
         """The leaves that the block's gradient belongs to."""
-        return tuple(dict.fromkeys(leaf for site in self.sites for leaf in site.leaves))
+        return _leaves(self.sites)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Plan:
     """Every trainable leaf is in `blocks`, in `tapped` (with the reason), or in `unused`."""
 
     blocks: tuple[Block, ...]
-    tapped: dict[int, str]
+    tapped: Mapping[int, str]
     unused: tuple[int, ...]
     groups: tuple[int, ...]  # clip group of each leaf
 
@@ -47,21 +56,45 @@ class Plan:
         return {site.path: site for block in self.blocks for site in block.sites}
 
 
-def make_plan(found: Sites, leaves: Sequence[Leaf], groups: Sequence[int]) -> Plan:
+def make_plan(
+    found: Sites,
+    leaves: Sequence[Leaf],
+    groups: Sequence[int],
+    method: Method,
+    forced: ForcedRoutes,
+) -> Plan:
     """Decides for every leaf; raises if one were left out."""
-    tapped = {leaf: f"used by {reasons[0]}" for leaf, reasons in found.opaque.items()}
+    used = set(found.opaque) | {leaf for site in found.sites for leaf in site.leaves}
     candidates = _overlapping(found.sites, leaves)
-    used = set(tapped) | {leaf for site in found.sites for leaf in site.leaves}
-    for sites in candidates:
-        reason = _why_not(sites, groups)
-        if reason:
-            tapped.update({leaf: reason for s in sites for leaf in s.leaves if leaf not in tapped})
+    tapped = _opaque_leaves(found, candidates, groups)
+    if method.tap_everything:
+        tapped = {leaf: tapped.get(leaf, "chosen by the method") for leaf in used}
+    for leaf in used:
+        if forced.route(leaf) == "leaf":
+            tapped.setdefault(leaf, "asked for")
     candidates = _without(candidates, tapped)
-    blocks = tuple(Block(tuple(sites), groups[sites[0].leaves[0]]) for sites in candidates)
+    blocks = tuple(_make_block(sites, groups, method, forced) for sites in candidates)
     unused = tuple(i for i in range(len(leaves)) if i not in used)
     plan = Plan(blocks, dict(sorted(tapped.items())), unused, tuple(groups))
     _check_complete(plan, leaves)
+    forced.check(plan.tapped)
     return plan
+
+
+def _opaque_leaves(
+    found: Sites, candidates: Sequence[Sequence[Site]], groups: Sequence[int]
+) -> dict[int, str]:
+    """The leaves that sites can not handle, with the reason."""
+    tapped = {leaf: f"used by {reasons[0]}" for leaf, reasons in found.opaque.items()}
+    for sites in candidates:
+        reason = _why_not(sites, groups)
+        if reason:
+            tapped.update({leaf: reason for leaf in _leaves(sites) if leaf not in tapped})
+    return tapped
+
+
+def _leaves(sites: Sequence[Site]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(leaf for site in sites for leaf in site.leaves))
 
 
 def _overlapping(sites: Sequence[Site], leaves: Sequence[Leaf]) -> list[list[Site]]:
@@ -89,17 +122,19 @@ def _overlap(one: Site, two: Site, leaves: Sequence[Leaf]) -> bool:
 
 def _why_not(sites: Sequence[Site], groups: Sequence[int]) -> str:
     """Why these sites can not be one block, or an empty string."""
-    if len({groups[leaf] for site in sites for leaf in site.leaves}) > 1:
+    if len({groups[leaf] for leaf in _leaves(sites)}) > 1:
         return f"joined with parameters of another clip group at {sites[0].source}"
-    if len({_form(site) for site in sites}) > 1:
+    if len({(site.views, site.use.form) for site in sites}) > 1:
         return f"used in different ways at {sites[0].source} and {sites[-1].source}"
+    stacked = any(axis.stacked for site in sites for axis in site.axes)
+    if _kind(sites) == "tied" and stacked:
+        return f"looked up and multiplied by inside a scan at {sites[0].source}"
     return ""
 
 
-def _form(site: Site) -> tuple[Any, ...]:
-    """Equal for sites that see the same weight in the same way, up to transposition."""
-    shared, contracted, free = site.use.weight_groups
-    return (site.views, shared, frozenset((contracted, free)))
+def _kind(sites: Sequence[Site]) -> str:
+    kinds = {site.use.kind for site in sites}
+    return kinds.pop() if len(kinds) == 1 else "tied"
 
 
 def _without(candidates: list[list[Site]], tapped: dict[int, str]) -> list[list[Site]]:
@@ -107,7 +142,7 @@ def _without(candidates: list[list[Site]], tapped: dict[int, str]) -> list[list[
     while True:
         kept = []
         for sites in candidates:
-            leaves = {leaf for site in sites for leaf in site.leaves}
+            leaves = set(_leaves(sites))
             if leaves & tapped.keys():
                 reason = "joined with a parameter that is tapped"
                 tapped.update({leaf: reason for leaf in leaves if leaf not in tapped})
@@ -116,6 +151,33 @@ def _without(candidates: list[list[Site]], tapped: dict[int, str]) -> list[list[
         if len(kept) == len(candidates):
             return kept
         candidates = kept
+
+
+def _make_block(
+    sites: Sequence[Site], groups: Sequence[int], method: Method, forced: ForcedRoutes
+) -> Block:
+    kind, cost = _kind(sites), _cost(sites)
+    leaves = _leaves(sites)
+    asked = forced.for_block(leaves, kind)
+    choice = Choice("sparse", "rows are looked up") if kind == "lookup" else method.choose(cost)
+    if kind == "tied" and choice.route == "fused":
+        choice = Choice("ghost", "tied with a lookup")
+    if asked:
+        choice = Choice(asked, "asked for")
+    return Block(tuple(sites), groups[leaves[0]], kind, choice.route, choice.why, cost)
+
+
+def _cost(sites: Sequence[Site]) -> LayerCost:
+    """Sizes of the layer that the sites make together, for one example."""
+    main = [site for site in sites if site.use.kind != "lookup"] or list(sites)
+    n, _, d, p = main[0].use.sizes
+    n *= math.prod(axis.length for axis in main[0].axes if axis.stacked)
+    t = sum(
+        site.use.sizes[1] * math.prod(axis.length for axis in site.axes if not axis.stacked)
+        for site in main
+    )
+    dtype = main[0].use.dtype
+    return LayerCost(n, t, d, p, dtype.itemsize, np.dtype(accumulation_dtype(dtype)).itemsize)
 
 
 def _check_complete(plan: Plan, leaves: Sequence[Leaf]) -> None:

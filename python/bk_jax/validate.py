@@ -72,6 +72,12 @@ def normalize_by(value: Any) -> None:
         )
 
 
+def microbatch_size(value: Any) -> None:
+    """`microbatch_size` must be a positive whole number."""
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise ValueError(f"microbatch_size must be a whole number of at least 1 or None, got {value!r}.")
+
+
 def key_given(key: Any, noise_multiplier: Any) -> None:
     """Noise needs a key, and a key without noise is a mistake worth stopping for."""
     noiseless = concrete(noise_multiplier) == 0.0

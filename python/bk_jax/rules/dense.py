@@ -51,6 +51,12 @@ class DenseUse:
         return bool(free) and (not contracted or free[0] < contracted[0])
 
     @property
+    def form(self) -> tuple[Any, ...]:
+        """Equal for uses that see a weight as the same matrix, up to transposition."""
+        shared, contracted, free = self.weight_groups
+        return ("matrix", shared, frozenset((contracted, free)))
+
+    @property
     def tap_shape(self) -> Dims:
         """Shape of the perturbation of the result, grouped."""
         n, t, _, p = self.sizes

@@ -1,0 +1,25 @@
+"""Blocks: the kept arrays of one weight, its norms and its clipped sum, by route.
+
+`keep` turns what the book and the taps hold for a block into a `Kept`: it knows the squared norm of
+every example's gradient, and the clipped sum for given factors, as gradients of leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bk_jax.blocks import conv, dense, lookup, tied
+from bk_jax.blocks.kept import Kept
+from bk_jax.plan import Block
+from bk_jax.sites import Path
+
+_KEEP = {"dense": dense.keep, "conv": conv.keep, "lookup": lookup.keep, "tied": tied.keep}
+
+
+def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
+    """What is kept of a block between the norms and the sums."""
+    return _KEEP[block.kind](block, book, taps)
+
+
+__all__ = ["Kept", "keep"]

@@ -1,0 +1,68 @@
+"""What all kinds of blocks share: the interface, merged scan axes, and stored gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+
+from bk_jax import ops
+from bk_jax.ops.numerics import SquaredNorms
+from bk_jax.plan import Block
+from bk_jax.sites import ScanAxis
+from bk_jax.views import transpose_view
+
+
+class Kept(Protocol):
+    """Kept arrays of a block: first its norms are asked for, then its sum."""
+
+    def norms(self) -> SquaredNorms:
+        """Squared norms `[B]` of the block's gradients."""
+
+    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+        """The sum over examples of `factor[i]` times the gradient, for every leaf."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """Per-example gradients `[B, stack..., *weight_shape]`, formed once and summed later."""
+
+    block: Block
+    gradients: jax.Array
+
+    def norms(self) -> SquaredNorms:
+        """Squared norms of what will be added, so there is no other rounding to bound."""
+        return ops.sum_of_squares(self.gradients)
+
+    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+        """A weighted sum."""
+        return to_leaves(self.block, ops.weighted_sum(factor, self.gradients))
+
+
+def to_leaves(block: Block, weight_gradient: jax.Array) -> dict[int, jax.Array]:
+    """Carries `[stack..., *weight_shape]` back to every leaf of the block."""
+    out: dict[int, jax.Array] = {}
+    for view in block.sites[0].views:
+        part = transpose_view(view, weight_gradient)
+        out[view.leaf] = out[view.leaf] + part if view.leaf in out else part
+    return out
+
+
+def stack_lengths(axes: Sequence[ScanAxis]) -> tuple[int, ...]:
+    """Lengths of the scans that give each step its own weight."""
+    return tuple(axis.length for axis in axes if axis.stacked)
+
+
+def merge_scans(array: jax.Array, axes: Sequence[ScanAxis]) -> jax.Array:
+    """`[B, scans..., N, T, k]` to `[B, N', T', k]`: stacked scans join N, shared ones join T."""
+    stacked = [1 + i for i, axis in enumerate(axes) if axis.stacked]
+    shared = [1 + i for i, axis in enumerate(axes) if not axis.stacked]
+    n_axis, t_axis, k_axis = (len(axes) + i for i in (1, 2, 3))
+    ordered = jnp.transpose(array, (0, *stacked, n_axis, *shared, t_axis, k_axis))
+    n = math.prod(array.shape[i] for i in (*stacked, n_axis))
+    t = math.prod(array.shape[i] for i in (*shared, t_axis))
+    return ordered.reshape(array.shape[0], n, t, array.shape[-1])

@@ -1,0 +1,46 @@
+"""Microbatches: a large batch as a scan over small ones, with one gradient's worth of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from bk_jax.clipped_sum import ClippedSum, Task, clipped_sum
+from bk_jax.ops.numerics import accumulation_dtype
+
+
+def in_microbatches(
+    task: Task, examples: Sequence[jax.Array], is_padding: jax.Array, size: int
+) -> ClippedSum:
+    """The same clipped sum, computed `size` examples at a time.
+
+    A last microbatch that is not full is filled up with padding, which contributes nothing.
+    """
+    batch = is_padding.shape[0]
+    count = -(-batch // size)
+    fill = count * size - batch
+    stacked = [_stack(_fill(x, fill), count) for x in examples]
+    padding = _stack(jnp.concatenate([is_padding, jnp.ones(fill, bool)]), count)
+
+    def step(sums: list[jax.Array], piece: tuple[list[jax.Array], jax.Array]) -> tuple:
+        result = clipped_sum(task, *piece)
+        total = [a + b for a, b in zip(sums, result.sums, strict=True)]
+        return total, result._replace(sums=[])
+
+    zeros = [jnp.zeros(x.shape, accumulation_dtype(x.dtype)) for x in task.arrays]
+    sums, rest = jax.lax.scan(step, zeros, (stacked, padding))
+    flat = jax.tree_util.tree_map(lambda x: x.reshape(-1, *x.shape[2:])[:batch], rest)
+    return flat._replace(sums=sums)
+
+
+def _fill(array: jax.Array, fill: int) -> jax.Array:
+    """Repeats the first example `fill` times at the end: real data, so nothing odd happens in it."""
+    if fill == 0:
+        return array
+    return jnp.concatenate([array, jnp.repeat(array[:1], fill, axis=0)])
+
+
+def _stack(array: jax.Array, count: int) -> jax.Array:
+    return array.reshape(count, -1, *array.shape[1:])

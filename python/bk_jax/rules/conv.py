@@ -1,0 +1,111 @@
+"""The convolution rule: `conv_general_dilated` whose kernel is a parameter.
+
+Any number of spatial dimensions, groups, strides, dilations and paddings. The book keeps the input
+image, the tap has the shape of the result. Seen as a dense layer, a convolution multiplies patches of
+the image, `a[groups, T, d]` with T pixels of the result and d = kernel pixels x input channels per
+group, by the kernel, `[groups, d, p]`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bk_jax import _compat
+from bk_jax.views import View
+
+Dims = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvUse:
+    """One convolution; `equation` computes it and everything else is read off its parameters."""
+
+    result_shape: Dims
+    weight_shape: Dims
+    groups: int
+    sizes: tuple[int, int, int, int]  # groups, T, d, p per group
+    dtype: Any
+    key: tuple[Any, ...]  # what two convolutions of one kernel must share to be added up
+    equation: Any = dataclasses.field(compare=False, repr=False)
+
+    kind = "conv"
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """Equal for convolutions whose kernels mean the same."""
+        return ("conv", self.key)
+
+    @property
+    def tap_shape(self) -> Dims:
+        """The tap is added to the result as it is."""
+        return self.result_shape
+
+    def record(self, operands: list[Any]) -> jax.Array:
+        """The input image of one example."""
+        return operands[0]
+
+    def add_tap(self, result: jax.Array, tap: jax.Array) -> jax.Array:
+        """Adds a tap of the result's shape."""
+        return result + tap
+
+    def apply(self, kernel: jax.Array, image: jax.Array) -> jax.Array:
+        """The convolution of one example, in the dtype of its operands."""
+        params = dict(self.equation.params, preferred_element_type=None)
+        (out,) = _compat.bind_primitive(self.equation.primitive, [image, kernel], params)
+        return out
+
+    def patches(self, image: jax.Array) -> jax.Array:
+        """The image as a dense layer's activation, `[groups, T, d]`."""
+        params = self.equation.params
+        numbers = params["dimension_numbers"]
+        spatial = tuple(self.weight_shape[i] for i in numbers.rhs_spec[2:])
+        image_batch_feature_first = jnp.transpose(image, numbers.lhs_spec)
+        out = jax.lax.conv_general_dilated_patches(
+            image_batch_feature_first,
+            spatial,
+            params["window_strides"],
+            params["padding"],
+            params["lhs_dilation"],
+            params["rhs_dilation"],
+            precision=jax.lax.Precision.HIGHEST,
+        )  # [examples, channels * kernel pixels, pixels...], channels major
+        n, _, d, _ = self.sizes
+        grouped = out.reshape(out.shape[0], n, d, -1)
+        return jnp.transpose(grouped, (1, 0, 3, 2)).reshape(n, -1, d)
+
+    def output_gradient(self, gradient: jax.Array) -> jax.Array:
+        """The gradient of the result as a dense layer's, `[groups, T, p]`."""
+        numbers = self.equation.params["dimension_numbers"]
+        first = jnp.transpose(gradient, numbers.out_spec)  # [examples, features, pixels...]
+        n, _, _, p = self.sizes
+        grouped = first.reshape(first.shape[0], n, p, -1)
+        return jnp.transpose(grouped, (1, 0, 3, 2)).reshape(n, -1, p)
+
+
+def rule(
+    eqn: Any, operand: int, views: tuple[View, ...]
+) -> tuple[ConvUse, tuple[View, ...]] | None:
+    """A convolution by a parameter; a parameter as the image is not of this form."""
+    params = eqn.params
+    if operand != 1 or params["batch_group_count"] != 1:
+        return None
+    numbers, groups = params["dimension_numbers"], params["feature_group_count"]
+    kernel, result = eqn.invars[1].aval, eqn.outvars[0].aval
+    features = kernel.shape[numbers.rhs_spec[0]]
+    d = math.prod(kernel.shape) // max(features, 1)
+    t = math.prod(result.shape) // max(features, 1)
+    use = ConvUse(
+        result_shape=tuple(result.shape),
+        weight_shape=tuple(kernel.shape),
+        groups=groups,
+        sizes=(groups, t, d, features // groups),
+        dtype=result.dtype,
+        key=(tuple(numbers.rhs_spec), groups),
+        equation=eqn,
+    )
+    return use, views
