@@ -1,23 +1,20 @@
-""
-    "One library per instruction set: the same bodies, other flags."
-    ""
+"""One library per instruction set: the same bodies, other flags."""
 
-    def
-    isa_library(name, copts = [])
-    : native.cc_library(name = name,
-                        srcs =
-                            [
-                              name + ".cc",
-                              "clipped_gemm-inl.h",
-                              "ghost_norm-inl.h",
-                              "table-inl.h",
-                              "vector-inl.h",
-                            ],
-#Contraction makes a* b + c one FMA; the error bounds hold with and without it.
-                        copts = copts +
-                                [
-                                  "-O3",
-                                  "-ffp-contract=fast",
-                                  "-fno-math-errno",
-                                ],
-                        deps = [":kernels"], )
+def isa_library(name, copts = []):
+    native.cc_library(
+        name = name,
+        srcs = [
+            name + ".cc",
+            "clipped_gemm-inl.h",
+            "ghost_norm-inl.h",
+            "table-inl.h",
+            "vector-inl.h",
+        ],
+        # Contraction makes a * b + c one FMA; the error bounds hold with and without it.
+        copts = copts + [
+            "-O3",
+            "-ffp-contract=fast",
+            "-fno-math-errno",
+        ],
+        deps = [":kernels"],
+    )
