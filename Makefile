@@ -39,7 +39,7 @@ lint-py: setup ## ruff and mypy
 	$(PY) -m mypy
 
 lint-sh: setup ## shellcheck
-	shellcheck tools/*.sh .ci/run
+	shellcheck .ci/run $$(git ls-files '*.sh')
 
 format: setup ## rewrite all code in the project's format
 	$(PY) tools/lint_cpp.py format --fix

@@ -1,8 +1,11 @@
 """Builds the native module through Bazel; everything else is in pyproject.toml."""
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -26,8 +29,13 @@ class BazelBuild(build_ext):
 if NO_NATIVE:
     print("bk_jax: BK_JAX_NO_NATIVE is set: the custom calls will run as plain JAX (slower)")
 
+# A new folder for every build: in a kept one, modules that were deleted since would reach the wheel.
+BUILD_BASE = tempfile.mkdtemp(prefix="bk_jax_build_")
+atexit.register(shutil.rmtree, BUILD_BASE, ignore_errors=True)
+
 # With an extension the wheel is for one platform and one Python; without, it is for all.
 setup(
     ext_modules=[] if NO_NATIVE else [Extension("bk_jax._cpu", sources=[])],
     cmdclass={"build_ext": BazelBuild},
+    options={"build": {"build_base": BUILD_BASE}},
 )
