@@ -1,8 +1,8 @@
 """What every test shares: strict JAX modes, precision, implementations, and the native library.
 
-Tracer leaks are checked in all tests (`jax_check_tracer_leaks`); no test needs an exception. With the
-check JAX compiles small eager operations again at every call, so tests hold their data in NumPy.
-Rank promotion stays allowed, because users' losses are free to use it.
+Tracer leaks are checked in all tests (`jax_check_tracer_leaks`); no test needs an exception. With
+the check JAX compiles small eager operations again at every call, so tests hold their data in
+NumPy. Rank promotion stays allowed, because users' losses are free to use it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ hypothesis.settings.register_profile(
     max_examples=30,
     derandomize=True,
     database=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    # Fixtures select an implementation or a dtype; they may well last for all examples.
+    suppress_health_check=[
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.function_scoped_fixture,
+    ],
 )
 hypothesis.settings.register_profile(
     "search", hypothesis.settings.get_profile("suite"), derandomize=False, max_examples=2000
@@ -70,6 +74,13 @@ def x64() -> Iterator[None]:
 @pytest.fixture(params=["float32", "float64"])
 def real(request: pytest.FixtureRequest) -> Iterator[jnp.dtype]:
     """The test runs in single and in double precision; the value is the dtype to use."""
+    with jax.enable_x64(request.param == "float64"):
+        yield jnp.dtype(request.param)
+
+
+@pytest.fixture(params=["float32", "bfloat16", "float16", "float64"])
+def dtype(request: pytest.FixtureRequest) -> Iterator[jnp.dtype]:
+    """The test runs with every dtype that the operations take."""
     with jax.enable_x64(request.param == "float64"):
         yield jnp.dtype(request.param)
 

@@ -8,22 +8,17 @@ import numpy as np
 
 # Around the widths of vectors and tiles; T, d, p of a dense layer.
 ODD_SIZES = [
-    (1, 1, 1),
     (1, 7, 9),
     (2, 3, 17),
-    (3, 8, 1),
-    (5, 16, 15),
-    (17, 33, 4),
-    (47, 5, 31),
-    (49, 2, 3),
-    (97, 13, 6),
-    (4, 513, 7),
+    (17, 33, 1),
+    (49, 16, 31),
+    (3, 513, 7),
 ]
-ZERO_SIZES = [(0, 3, 2), (3, 0, 2), (3, 2, 0)]
+ZERO_SIZES = [(0, 3, 2), (3, 0, 2)]
 
 
 def small_integers(seed: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Values in -2..2: sums of their products are exact in every dtype that accumulates in float32."""
+    """Values in -2..2: sums of their products are exact when accumulated in float32."""
     return np.random.default_rng(seed).integers(-2, 3, shape).astype(dtype)
 
 

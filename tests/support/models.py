@@ -1,4 +1,4 @@
-"""Losses and data that several tests share. The data are NumPy arrays: making them compiles nothing."""
+"""Losses and data that several tests share; data are NumPy arrays, making them compiles nothing."""
 
 from __future__ import annotations
 

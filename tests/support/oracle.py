@@ -1,8 +1,8 @@
 """The oracle: the definition of clipped per-example gradients, written out in double precision.
 
 `per_example` takes the gradient of every example by itself with `jax.vmap` of plain `jax.grad`; the
-rest is arithmetic in NumPy (which also keeps the number of small compilations down). `check_against_oracle` runs `bk_jax.dp_value_and_grad` without noise and
-compares everything that it returns.
+rest is arithmetic in NumPy. `check_against_oracle` runs `bk_jax.dp_value_and_grad` without noise
+and compares everything that it returns.
 
 A loss that draws random numbers must say in which dtype it draws (for example
 `jax.random.bernoulli(key, jnp.float32(0.9), shape)`), else double precision draws others.

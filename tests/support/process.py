@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 def run_python(
     code: str, *, timeout: float = 120, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program with the package under test; a failure or a hang fails the test with its output."""
+    """Runs a program with the package under test; a failure or a hang fails the test."""
     paths = [str(PACKAGE), str(TESTS), os.environ.get("PYTHONPATH", "")]
     inherited = {k: v for k, v in os.environ.items() if k != "BK_JAX_NATIVE"}
     result = subprocess.run(

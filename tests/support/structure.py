@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
 from jax.extend import core as jex_core
 
 
@@ -37,3 +38,16 @@ def same_up_to_layout(shape: Sequence[int], other: Sequence[int]) -> bool:
 def custom_calls(hlo: str) -> list[str]:
     """The targets of all custom calls of an HLO module, in order of appearance."""
     return re.findall(r'custom_call_target="([^"]+)"', hlo)
+
+
+def fresh_jit(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.jit` that shares no trace with another one of the same function.
+
+    JAX keeps traces by function, and the choice between a custom call and its twin is made when the
+    function is traced.
+    """
+
+    def call(*args: Any) -> Any:
+        return fun(*args)
+
+    return jax.jit(call)

@@ -1,0 +1,121 @@
+"""The custom calls as XLA sees them: lowering, errors of the handlers, threads."""
+
+import functools
+import hashlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.process import run_python
+from support.structure import custom_calls
+
+from bk_jax import _native, ops
+
+OPERANDS = {
+    "bk_ghost_norm": (ops.ghost_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
+    "bk_clip_factor": (lambda s: ops.clip_factor(s, 1.0, jnp.zeros(2, bool)), [(3, 2)]),
+    "bk_clipped_gemm": (ops.clipped_gemm, [(2, 1, 3, 4), (2,), (2, 1, 3, 5)]),
+}
+
+
+def call(target):
+    fun, shapes = OPERANDS[target]
+    return functools.partial(fun), [np.ones(shape, np.float32) for shape in shapes]
+
+
+def test_every_target_is_tested():
+    assert set(OPERANDS) == set(_native.TARGETS)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("target", OPERANDS)
+def test_compiled_program_holds_the_custom_call(target):
+    fun, operands = call(target)
+    hlo = jax.jit(fun).lower(*operands).compile().as_text()
+    assert custom_calls(hlo) == [target]
+
+
+@pytest.mark.parametrize("target", OPERANDS)
+def test_the_twin_holds_no_custom_call(target, monkeypatch):
+    monkeypatch.setattr(_native, "available", lambda target: False)
+    fun, operands = call(target)
+    hlo = jax.jit(fun).lower(*operands).compile().as_text()
+    assert custom_calls(hlo) == []
+
+
+@pytest.mark.parametrize("target", OPERANDS)
+@pytest.mark.parametrize("platforms", [("cuda",), ("tpu",), ("cpu", "cuda")])
+def test_lowering_for_other_platforms(implementation, target, platforms):
+    fun, operands = call(target)
+    text = jax.jit(fun).trace(*operands).lower(lowering_platforms=platforms).as_text()
+    assert "func.func public @main" in text
+    on_this_platform = "cpu" in platforms and implementation == "native"
+    assert (target in text) == on_this_platform  # until there are kernels for CUDA
+
+
+@pytest.mark.native
+def test_handlers_name_operation_and_operand():
+    """The Python functions check first; a program that calls a target by itself is told too."""
+    a, g = np.ones((2, 1, 3, 4), np.float32), np.ones((2, 1, 4, 5), np.float32)
+    out = jax.ShapeDtypeStruct((2,), jnp.float32)
+    cases = [
+        ("bk_ghost_norm", [out, out], (a, g), {}, r"bk_ghost_norm: g: expected f32\[2,1,3,5\]"),
+        ("bk_ghost_norm", [out, out], (a[0], g), {}, r"bk_ghost_norm: a: expected rank 4"),
+        ("bk_ghost_norm", [out, out], (a.astype(int), a), {}, r"bk_ghost_norm: .*expected"),
+        ("bk_clip_factor", [out, out], (a[:, 0, :2, 0].T, a[0, 0, 0, 0], np.zeros(2, bool)),
+         {"clipping": "flat"}, r"bk_clip_factor: clipping: expected abadi, .*got 'flat'"),
+        ("bk_clip_factor", [out, out], (a[:, 0, :2, 0].T, a[0, 0, 0, 0], np.zeros(3, bool)),
+         {"clipping": "abadi"}, r"bk_clip_factor: is_padding: expected pred\[2\], got pred\[3\]"),
+        ("bk_clipped_gemm", [jax.ShapeDtypeStruct((1, 4, 4), jnp.float32)],
+         (a, np.ones(3, np.float32), a), {}, r"bk_clipped_gemm: factor: expected f32\[2\]"),
+    ]  # fmt: skip
+    assert _native.library().module is not None
+    for target, results, operands, attributes, message in cases:
+        with pytest.raises(jax.errors.JaxRuntimeError, match=message):
+            jax.block_until_ready(jax.ffi.ffi_call(target, results)(*operands, **attributes))
+
+
+# Several threads run a program whose custom calls want the pool that the program itself runs on.
+# Sizes are such that every call is split into several tasks (2e5 flop each, see parallel_for.h).
+STRESS = """
+import faulthandler, hashlib, threading
+import jax, numpy as np
+from bk_jax import ops
+from support.arrays import normals
+faulthandler.dump_traceback_later({timeout}, exit=True)
+
+@jax.jit
+def step(a, g, lhs, rhs, scale):
+    norms = [ops.ghost_norm(a * s, g) for s in (scale, scale + 1, scale + 2, scale + 3)]
+    squares = jax.numpy.stack([n.upper for n in norms])
+    factor, _ = ops.clip_factor(squares, 1.0, squares[0] < 0)
+    sums = [ops.clipped_gemm(lhs * s, factor, rhs) for s in (scale, scale + 1, scale + 2)]
+    return [squares, *sums]
+
+a, g = normals(0, (8, 1, 50, 40), np.float32), normals(1, (8, 1, 50, 48), np.float32)
+lhs, rhs = normals(0, (8, 1, 1, 100), np.float32), normals(1, (8, 1, 1, 200), np.float32)
+expected = [np.asarray(x) for x in step(a, g, lhs, rhs, np.float32(1))]
+failures = []
+
+def work():
+    for _ in range({runs}):
+        out = step(a, g, lhs, rhs, np.float32(1))
+        if not all((np.asarray(x) == y).all() for x, y in zip(out, expected)):
+            failures.append(1)
+
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert not failures, f"{{len(failures)}} runs differ"
+print(hashlib.sha256(b"".join(x.tobytes() for x in expected)).hexdigest())
+"""
+
+
+@pytest.mark.native
+def test_concurrent_calls_do_not_deadlock_and_do_not_differ():
+    """2000 runs x 8 calls with a pool of one thread, then of two: the same bits everywhere."""
+    code = STRESS.format(runs=500, timeout=90)
+    digests = {run_python(code, PJRT_NPROC=n, timeout=120).stdout for n in ("1", "2")}
+    assert len(digests) == 1
+    assert len(digests.pop().strip()) == hashlib.sha256().digest_size * 2
