@@ -14,8 +14,9 @@ from typing import Any
 import jax
 from jax.extend import core as jex_core
 from jax.extend import source_info_util
-from jax.extend.core import primitives as prims
+from jax.extend.core import primitives
 
+prims: Any = primitives
 Jaxpr = jex_core.Jaxpr
 ClosedJaxpr = jex_core.ClosedJaxpr
 JaxprEqn = jex_core.JaxprEqn
@@ -57,9 +58,9 @@ def is_literal(atom: Any) -> bool:
 def equation_context(eqn: Any) -> Iterator[None]:
     """Re-enters the name stack, source line and config context in which `eqn` was traced."""
     stack = source_info_util.current_name_stack() + eqn.source_info.name_stack
-    with source_info_util.user_context(eqn.source_info.traceback, name_stack=stack):
-        with eqn.ctx.manager:
-            yield
+    user = source_info_util.user_context(eqn.source_info.traceback, name_stack=stack)
+    with user, eqn.ctx.manager:
+        yield
 
 
 def bind(eqn: Any, operands: Sequence[Any]) -> list[Any]:

@@ -17,7 +17,10 @@ from typing import Any, NamedTuple
 import jax
 
 TARGETS = ("bk_ghost_norm", "bk_clip_factor", "bk_clipped_gemm")
-REBUILD = "Build it with `make setup` in a checkout, or reinstall with `pip install --force-reinstall bk_jax`."
+REBUILD = (
+    "Build it with `make setup` in a checkout, or reinstall with "
+    "`pip install --force-reinstall bk_jax`."
+)
 
 
 class Library(NamedTuple):

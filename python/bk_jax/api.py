@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from bk_jax import validate
 from bk_jax.clip import Clipping, ClippingFunction, make_clipping
 from bk_jax.clipped_sum import ClippedSum, Task, clipped_sum
+from bk_jax.explain import Explanation, make_explanation
 from bk_jax.methods import Method, get_method
 from bk_jax.microbatch import in_microbatches
 from bk_jax.noise import add_noise
@@ -68,8 +69,8 @@ def dp_value_and_grad(
     >>> batch = (jnp.asarray([[3.0, 4.0], [0.3, 0.4]]), jnp.asarray([-1.0, -1.0]))
     >>> grad_fn = bk_jax.dp_value_and_grad(loss_fn, l2_clip_norm=2.0, noise_multiplier=0.0)
     >>> value, grad = jax.jit(grad_fn)(w, batch)
-    >>> print(value, grad.round(3))  # gradients (6, 8) and (0.6, 0.8): norms 10 and 1
-    1.0 [1.8 2.4]
+    >>> print(value, [f"{g:.3f}" for g in grad])  # gradients (6, 8) and (0.6, 0.8): norms 10 and 1
+    1.0 ['1.800', '2.400']
 
     Args:
       loss_fn: the loss of ONE example. It sees a batch whose leading axis has size 1
@@ -151,7 +152,10 @@ def dp_value_and_grad(
 
 
 def clipped_value_and_grad(
-    loss_fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, **options: Any
+    loss_fn: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    **options: Any,
 ) -> DPValueAndGrad:
     """`dp_value_and_grad` without noise, for people who add their own.
 
@@ -161,11 +165,13 @@ def clipped_value_and_grad(
     >>> import bk_jax
     >>> grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: (w * x).sum(), l2_clip_norm=1.0)
     >>> value, grad = grad_fn(jnp.zeros(2), jnp.asarray([[3.0, 4.0]]))
-    >>> print(grad.round(4), grad_fn.sensitivity())
-    [0.6 0.8] 1.0
+    >>> print([f"{g:.4f}" for g in grad], grad_fn.sensitivity())
+    ['0.6000', '0.8000'] 1.0
     """
     if "noise_multiplier" in options:
-        raise TypeError("clipped_value_and_grad adds no noise; use dp_value_and_grad for noise_multiplier.")
+        raise TypeError(
+            "clipped_value_and_grad adds no noise; use dp_value_and_grad for noise_multiplier."
+        )
     return dp_value_and_grad(loss_fn, argnums, has_aux, noise_multiplier=0.0, **options)
 
 
@@ -197,9 +203,7 @@ class DPValueAndGrad:
         validate.key_given(key, self.noise_multiplier)
         parameters, batch, size = self._arguments(args)
         is_padding = _padding(is_padding_example, size)
-        clipping = make_clipping(
-            self.l2_clip_norm, self.clipping, _one_tree(parameters, self.single), parameters.trainable
-        )
+        clipping = self._clipping(parameters)
         traced, plan = self._prepare(args, kwargs, parameters, batch, clipping)
         result = self._clipped_sum(traced, plan, clipping, parameters, batch, is_padding)
         grads = self._gradients(result.sums, parameters, clipping, key)
@@ -211,16 +215,16 @@ class DPValueAndGrad:
     def _arguments(self, args: tuple[Any, ...]) -> tuple[Parameters, Any, int]:
         signature = self.signature
         prng = () if signature.prng_argnum is None else (signature.prng_argnum,)
-        validate.argument_count(
-            len(args), (*signature.argnums, *signature.batch_argnums, *prng)
-        )
+        validate.argument_count(len(args), (*signature.argnums, *signature.batch_argnums, *prng))
         parameters = flatten_parameters(args, signature.argnums)
-        batch = tuple(
-            jax.tree_util.tree_map(jnp.asarray, args[i]) for i in signature.batch_argnums
-        )
+        batch = tuple(jax.tree_util.tree_map(jnp.asarray, args[i]) for i in signature.batch_argnums)
         size = validate.batch_size(batch[0] if len(batch) == 1 else batch)
         keys = jax.random.split(args[prng[0]], size) if prng else None
         return parameters, (batch, keys), size
+
+    def _clipping(self, parameters: Parameters) -> Clipping:
+        tree = parameters.treedef.children()[0] if self.single else parameters.treedef
+        return make_clipping(self.l2_clip_norm, self.clipping, tree, parameters.trainable)
 
     def _prepare(
         self,
@@ -271,6 +275,31 @@ class DPValueAndGrad:
         grads = jax.tree_util.tree_unflatten(parameters.treedef, frozen)
         return grads[0] if self.single else grads
 
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """What happens to every parameter, why, and what it costs; computes nothing.
+
+        Takes the arguments of a call, as arrays or `jax.ShapeDtypeStruct`s.
+
+        >>> import bk_jax
+        >>> def loss_fn(params, x):
+        ...     return jnp.sum(jnp.tanh(x @ params["kernel"] + params["bias"]))
+        >>> params = {"kernel": jnp.zeros((3, 5)), "bias": jnp.zeros(5)}
+        >>> explanation = bk_jax.dp_value_and_grad(loss_fn).explain(params, jnp.zeros((8, 3)))
+        >>> explanation.routes()
+        {'bias': 'leaf', 'kernel': 'ghost'}
+        """
+        explanations = []
+
+        def prepare(arrays: Any, kwargs: Any) -> None:
+            call_args = _merge_arrays(args, arrays)
+            parameters, batch, size = self._arguments(call_args)
+            clipping = self._clipping(parameters)
+            traced, plan = self._prepare(call_args, kwargs, parameters, batch, clipping)
+            explanations.append(make_explanation(traced, plan, size))
+
+        jax.eval_shape(prepare, _arrays_of(args), kwargs)
+        return explanations[0]
+
     def sensitivity(self, neighboring_relation: Any = None) -> Any:
         """How far one example can move the noiseless result, in Euclidean norm.
 
@@ -295,9 +324,21 @@ class DPValueAndGrad:
         return factors[name] * bound
 
 
-def _one_tree(parameters: Parameters, single: bool) -> Any:
-    """The tree that a user's prefix refers to: that of the one argument, or of the tuple."""
-    return parameters.treedef.children()[0] if single else parameters.treedef
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _arrays_of(args: Sequence[Any]) -> list[Any]:
+    """The array leaves of the arguments; what is static stays out of tracing."""
+    return [leaf for leaf in jax.tree_util.tree_leaves(args) if _is_array(leaf)]
+
+
+def _merge_arrays(args: Sequence[Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments with their array leaves replaced."""
+    leaves, treedef = jax.tree_util.tree_flatten(tuple(args))
+    rest = iter(arrays)
+    merged = [next(rest) if _is_array(leaf) else leaf for leaf in leaves]
+    return jax.tree_util.tree_unflatten(treedef, merged)
 
 
 def _padding(is_padding_example: Any, size: int) -> jax.Array:

@@ -88,9 +88,7 @@ def _enter_remat(
     def body(operands: list[Any], taps: dict[Path, Any]) -> tuple[list[Any], Book]:
         return _scope(inner, consts, operands, taps, sites, path)
 
-    again = jax.checkpoint(
-        body, prevent_cse=eqn.params["prevent_cse"], policy=eqn.params["policy"]
-    )
+    again = jax.checkpoint(body, prevent_cse=eqn.params["prevent_cse"], policy=eqn.params["policy"])
     return again(operands, _below(taps, path))
 
 

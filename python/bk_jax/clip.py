@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bk_jax import validate
-from bk_jax.ops import clip_factor as clip_factor_op
-from bk_jax.ops.clip_factor import safe_factor, total_norm
+from bk_jax.ops.clip_factor import clip_factor, safe_factor, total_norm
 
 ClippingFunction = Callable[[jax.Array], jax.Array]
 
@@ -32,24 +31,24 @@ class Clipping:
             return jnp.sqrt(sum(jnp.square(norm) for norm in self.norms))
         return math.sqrt(math.fsum(float(norm) ** 2 for norm in self.norms))
 
-    def factors(
-        self, uppers: Sequence[jax.Array], group: int, is_padding: jax.Array
-    ) -> jax.Array:
+    def factors(self, uppers: Sequence[jax.Array], group: int, is_padding: jax.Array) -> jax.Array:
         """Factors `[B]` of a group from upper bounds of the squared norms of its parts."""
         sq_norms = jnp.stack(list(uppers))
         clip_norm = jnp.asarray(self.norms[group], sq_norms.dtype)
         if isinstance(self.function, str):
-            factor, _ = clip_factor_op(sq_norms, clip_norm, is_padding, clipping=self.function)
+            factor, _ = clip_factor(sq_norms, clip_norm, is_padding, clipping=self.function)
             return factor
         norm = total_norm(sq_norms)
         factor = jnp.broadcast_to(self.function(norm), norm.shape).astype(norm.dtype)
         return safe_factor(factor, norm, clip_norm, is_padding)
 
 
-def make_clipping(l2_clip_norm: Any, function: Any, treedef: Any, trainable: Sequence[int]) -> Clipping:
+def make_clipping(
+    l2_clip_norm: Any, function: Any, treedef: Any, trainable: Sequence[int]
+) -> Clipping:
     """Spreads a scalar or a prefix tree of clip norms over the trainable leaves."""
     validate.clipping(function)
-    norms, prefix = jax.tree_util.tree_flatten(l2_clip_norm)
+    norms = jax.tree_util.tree_leaves(l2_clip_norm)
     for norm in norms:
         validate.clip_norm(norm, function)
     groups = _groups_of_leaves(l2_clip_norm, treedef)

@@ -53,9 +53,7 @@ class _Pass(NamedTuple):
     leaf_gradients: dict[int, jax.Array]
 
 
-def clipped_sum(
-    task: Task, examples: Sequence[jax.Array], is_padding: jax.Array
-) -> ClippedSum:
+def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array) -> ClippedSum:
     """The sum of clipped gradients over a batch; `examples` are the example arrays, batched."""
     first = _back_propagate(task, examples, None)
     factors, norms = _clip(task, first, is_padding)
@@ -75,9 +73,7 @@ def clipped_sum(
     return ClippedSum(ordered, first.losses, first.aux, norms, factors)
 
 
-def _back_propagate(
-    task: Task, examples: Sequence[jax.Array], weights: jax.Array | None
-) -> _Pass:
+def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Array | None) -> _Pass:
     """One forward and backward pass; each example's loss is multiplied by its weight, if given."""
     sites, plan = task.plan.sites(), task.plan
 

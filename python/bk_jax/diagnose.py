@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import jax
-import jaxlib
+import jaxlib.version
 import numpy as np
 
 from bk_jax import _native
@@ -28,7 +28,10 @@ def report() -> str:
 
     rows = [
         ("bk_jax", bk_jax.__version__),
-        ("jax, jaxlib, numpy", f"{jax.__version__}, {jaxlib.__version__}, {np.__version__}"),
+        (
+            "jax, jaxlib, numpy",
+            f"{jax.__version__}, {jaxlib.version.__version__}, {np.__version__}",
+        ),
         ("python", f"{platform.python_version()} on {platform.machine()}"),
         ("devices", ", ".join(str(device) for device in jax.devices())),
         *_native_rows(_native.library()),

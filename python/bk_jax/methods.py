@@ -77,9 +77,13 @@ def choose_auto(cost: LayerCost) -> Choice:
     if cost.t < h:
         return Choice("ghost", f"T = {cost.t} < h = {h:.0f}")
     if cost.stored_bytes <= cost.kept_bytes:
-        return Choice("store", f"T = {cost.t} >= h = {h:.0f} and the gradient is no larger than a, g")
+        return Choice(
+            "store", f"T = {cost.t} >= h = {h:.0f} and the gradient is no larger than a, g"
+        )
     if cost.t < 2 * h:
-        return Choice("ghost", f"T = {cost.t} < 2 h = {2 * h:.0f} and storing would need more memory")
+        return Choice(
+            "ghost", f"T = {cost.t} < 2 h = {2 * h:.0f} and storing would need more memory"
+        )
     return Choice("fused", f"T = {cost.t} >= 2 h = {2 * h:.0f} and storing would need more memory")
 
 

@@ -30,8 +30,10 @@ def in_microbatches(
         return total, result._replace(sums=[])
 
     zeros = [jnp.zeros(x.shape, accumulation_dtype(x.dtype)) for x in task.arrays]
+    sums: list[jax.Array]
+    rest: ClippedSum
     sums, rest = jax.lax.scan(step, zeros, (stacked, padding))
-    flat = jax.tree_util.tree_map(lambda x: x.reshape(-1, *x.shape[2:])[:batch], rest)
+    flat: ClippedSum = jax.tree_util.tree_map(lambda x: x.reshape(-1, *x.shape[2:])[:batch], rest)
     return flat._replace(sums=sums)
 
 

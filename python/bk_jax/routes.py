@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from bk_jax.methods import ROUTES
 from bk_jax.trace import Leaf
 
-
 ALLOWED = {
     "dense": ("ghost", "fused", "store"),
     "conv": ("ghost", "fused", "store"),
@@ -36,7 +35,9 @@ class ForcedRoutes:
             return None
         names = ", ".join(repr(self.paths[leaf]) for leaf in leaves)
         if len(asked) > 1:
-            raise ValueError(f"parameters {names} are one weight but are asked to take {sorted(asked)}.")
+            raise ValueError(
+                f"parameters {names} are one weight but are asked to take {sorted(asked)}."
+            )
         (route,) = asked
         if route not in ALLOWED[kind]:
             raise ValueError(
@@ -61,11 +62,14 @@ def force_routes(patterns: Mapping[str, str] | None, leaves: Sequence[Leaf]) -> 
     routes: dict[int, str] = {}
     for pattern, route in (patterns or {}).items():
         if route not in ROUTES:
-            raise ValueError(f"route {route!r} of pattern {pattern!r} is not one of {', '.join(ROUTES)}.")
+            raise ValueError(
+                f"route {route!r} of pattern {pattern!r} is not one of {', '.join(ROUTES)}."
+            )
         matched = [i for i, path in enumerate(paths) if fnmatch.fnmatchcase(path, pattern)]
         if not matched:
             raise ValueError(
-                f"route pattern {pattern!r} matches no parameter; paths are {', '.join(paths) or 'none'}."
+                f"route pattern {pattern!r} matches no parameter; "
+                f"paths are {', '.join(paths) or 'none'}."
             )
         routes.update(dict.fromkeys(matched, route))
     return ForcedRoutes(routes, paths)

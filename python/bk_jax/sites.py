@@ -22,7 +22,7 @@ from typing import Any
 
 from bk_jax import _compat, views
 from bk_jax._compat import prims
-from bk_jax.rules import USE_RULES, Use
+from bk_jax.rules import USE_RULES
 from bk_jax.views import Unstack, View
 
 Path = tuple[int, ...]
@@ -42,7 +42,7 @@ class Site:
 
     path: Path
     views: tuple[View, ...]
-    use: Use
+    use: Any  # one of the uses of `bk_jax.rules`, by its `kind`
     axes: tuple[ScanAxis, ...]
     primitive: str
     source: str
@@ -99,6 +99,7 @@ class _Walk:
     def __init__(self) -> None:
         self.sites: list[Site] = []
         self.opaque: dict[int, list[Opaque]] = {}
+        self.enclosing = ""  # source line of the innermost call that has one
 
     def jaxpr(
         self, jaxpr: Any, inputs: Sequence[_Tracked | None], live: Sequence[bool], path: Path
@@ -126,19 +127,26 @@ class _Walk:
         moved = _move(eqn, operands)
         if moved is not None:
             return moved
-        site = _match(eqn, operands, path)
+        site = _match(eqn, operands, path, self.source(eqn))
         if site is not None:
             self.sites.append(site)
             return nothing
         enter = _ENTER.get(eqn.primitive)
-        if enter is not None:
-            return enter(self, eqn, operands, live, path)
-        self.give_up(eqn, operands)
-        return nothing
+        if enter is None:
+            self.give_up(eqn, operands)
+            return nothing
+        outside, self.enclosing = self.enclosing, self.source(eqn)
+        outs = enter(self, eqn, operands, live, path)
+        self.enclosing = outside
+        return outs
+
+    def source(self, eqn: Any) -> str:
+        """The user's line of an equation; inside library code, that of the call."""
+        return _compat.source_line(eqn) or self.enclosing
 
     def give_up(self, eqn: Any, operands: Sequence[_Tracked | None]) -> None:
         """Marks the leaves of all tracked operands as opaque because of this equation."""
-        reason = Opaque(str(eqn.primitive), _compat.source_line(eqn))
+        reason = Opaque(str(eqn.primitive), self.source(eqn))
         for operand in operands:
             for view in operand.views if operand else ():
                 self.opaque.setdefault(view.leaf, []).append(reason)
@@ -158,7 +166,7 @@ def _move(eqn: Any, operands: list[_Tracked | None]) -> list[_Tracked | None] | 
     return None if outs is None else [_Tracked(out, first.axes) for out in outs]
 
 
-def _match(eqn: Any, operands: list[_Tracked | None], path: Path) -> Site | None:
+def _match(eqn: Any, operands: list[_Tracked | None], path: Path, source: str) -> Site | None:
     """Step 4: the equation as a linear use of its one tracked operand, or `None`."""
     rule = USE_RULES.get(eqn.primitive)
     tracked = [index for index, operand in enumerate(operands) if operand]
@@ -175,7 +183,7 @@ def _match(eqn: Any, operands: list[_Tracked | None], path: Path) -> Site | None
         use=use,
         axes=operand.axes,
         primitive=str(eqn.primitive),
-        source=_compat.source_line(eqn),
+        source=source,
         scope=_compat.name_stack(eqn),
     )
 

@@ -75,7 +75,9 @@ def normalize_by(value: Any) -> None:
 def microbatch_size(value: Any) -> None:
     """`microbatch_size` must be a positive whole number."""
     if value is not None and (not isinstance(value, int) or value < 1):
-        raise ValueError(f"microbatch_size must be a whole number of at least 1 or None, got {value!r}.")
+        raise ValueError(
+            f"microbatch_size must be a whole number of at least 1 or None, got {value!r}."
+        )
 
 
 def key_given(key: Any, noise_multiplier: Any) -> None:
@@ -113,7 +115,10 @@ def parameter_leaf(name: str, array: Any) -> None:
 def loss_shape(loss: Any, keep_batch_dim: bool) -> None:
     """The loss of one example must be one real number."""
     leaves = jax.tree_util.tree_leaves(loss)
-    if len(leaves) != 1 or jax.tree_util.treedef_is_leaf(jax.tree_util.tree_structure(loss)) is False:
+    if (
+        len(leaves) != 1
+        or jax.tree_util.treedef_is_leaf(jax.tree_util.tree_structure(loss)) is False
+    ):
         raise TypeError(
             f"loss_fn must return one number; it returned {jax.tree_util.tree_structure(loss)}. "
             "To return more than the loss, return (loss, extra) and pass has_aux=True."

@@ -120,7 +120,7 @@ def elements_read(view: View, leaf_shape: Shape) -> np.ndarray:
 
 # --- one rule per primitive: (equation, views of its single parameter operand) -> views per output ---
 
-ViewRule = Callable[[Any, tuple[View, ...]], list[tuple[View, ...]]]
+ViewRule = Callable[[Any, tuple[View, ...]], "list[tuple[View, ...]] | None"]
 
 
 def _follow(eqn: Any, views: tuple[View, ...], arguments: tuple[Any, ...], name: str) -> Any:

@@ -48,10 +48,8 @@ class Conv:
         for site, image, gradient in zip(
             self.block.sites, self.images, self.gradients, strict=True
         ):
-            dtype = accumulation_dtype(gradient.dtype)
-            image, scaled = _scale(image, gradient, factor, dtype)
-            batched = functools.partial(_apply_batch, site)
-            parts.append(_transpose(site, batched, image, scaled))
+            operands = _scale(image, gradient, factor, accumulation_dtype(gradient.dtype))
+            parts.append(_transpose(site, functools.partial(_apply_batch, site), *operands))
         return to_leaves(self.block, sum(parts[1:], parts[0]))
 
 

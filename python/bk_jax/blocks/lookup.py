@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -36,7 +36,9 @@ class Lookup:
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """Scaled gradients scattered into the table."""
-        total = ops.clipped_scatter(self.rows.ids, factor, self.rows.gradients, table_rows(self.block))
+        total = ops.clipped_scatter(
+            self.rows.ids, factor, self.rows.gradients, table_rows(self.block)
+        )
         return to_leaves(self.block, to_weight(self.block.sites[0], total))
 
 
@@ -44,9 +46,18 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     """The kept arrays of a block of lookups."""
     rows = rows_of(block.sites, book, taps)
     if block.route == "store":
-        table = jax.vmap(lambda ids, g: ops.clipped_scatter(ids[None], jnp.ones(1, g.dtype), g[None], table_rows(block)))  # fmt: skip
-        return Stored(block, to_weight(block.sites[0], table(*rows)))
+        return Stored(block, to_weight(block.sites[0], jax.vmap(_one_table(block))(*rows)))
     return Lookup(block, rows)
+
+
+def _one_table(block: Block) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """The whole table's gradient of one example."""
+
+    def scatter(ids: jax.Array, gradients: jax.Array) -> jax.Array:
+        one = jnp.ones(1, gradients.dtype)
+        return ops.clipped_scatter(ids[None], one, gradients[None], table_rows(block))
+
+    return scatter
 
 
 def table_rows(block: Block) -> int:

@@ -31,8 +31,8 @@ def clip_factor(
     >>> import jax.numpy as jnp
     >>> squares = jnp.asarray([[9.0, 0.04], [16.0, 0.05]])  # two layers, two examples
     >>> factor, norm = clip_factor(squares, 1.0, jnp.zeros(2, bool))
-    >>> print(norm.round(4), factor.round(4))
-    [5.  0.3] [0.2 1. ]
+    >>> print([f"{n:.4f}" for n in norm], [f"{f:.4f}" for f in factor])
+    ['5.0000', '0.3000'] ['0.2000', '1.0000']
     """
     if clipping not in CLIPPING_NAMES:
         raise ValueError(f"clipping must be one of {CLIPPING_NAMES}, got {clipping!r}.")

@@ -39,9 +39,7 @@ def clipped_gemm(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> jax.Array
     return result
 
 
-def clipped_gemm_twin(
-    lhs: jax.Array, factor: jax.Array, rhs: jax.Array
-) -> tuple[jax.Array]:
+def clipped_gemm_twin(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> tuple[jax.Array]:
     """The same in plain JAX: examples with the factor 0 are replaced by zeros first."""
     dtype = accumulation_dtype(lhs.dtype, rhs.dtype)
     scale = factor.reshape(-1, 1, 1, 1)

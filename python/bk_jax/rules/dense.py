@@ -71,7 +71,7 @@ class DenseUse:
     def add_tap(self, result: jax.Array, tap: jax.Array) -> jax.Array:
         """Adds a tap of shape `[N, T, p]` to the result."""
         grouped = tap.reshape([self.result_shape[i] for i in self.result_order])
-        return result + jnp.transpose(grouped, np.argsort(self.result_order))
+        return result + jnp.transpose(grouped, np.argsort(self.result_order).tolist())
 
     def to_weight(self, gradient: jax.Array) -> jax.Array:
         """Turns `[stack..., N, rows, columns]` into `[stack..., *weight_shape]`."""

@@ -58,7 +58,7 @@ class LookupUse:
     def add_tap(self, result: jax.Array, tap: jax.Array) -> jax.Array:
         """Adds a tap of shape `[T, p]` to the result."""
         grouped = tap.reshape([self.result_shape[i] for i in self.result_order])
-        return result + jnp.transpose(grouped, np.argsort(self.result_order))
+        return result + jnp.transpose(grouped, np.argsort(self.result_order).tolist())
 
     def to_weight(self, gradient: jax.Array) -> jax.Array:
         """Turns `[stack..., rows, p]` into `[stack..., *weight_shape]`."""
@@ -78,8 +78,8 @@ def gather_rule(
     if operand != 0 or numbers.operand_batching_dims or len(numbers.start_index_map) != 1:
         return None
     (axis,) = numbers.start_index_map
-    whole_rows = all(s == (1 if i == axis else n) for i, (s, n) in enumerate(zip(slice_sizes, table.shape)))  # fmt: skip
-    if numbers.collapsed_slice_dims != (axis,) or not whole_rows:
+    row = tuple(1 if i == axis else size for i, size in enumerate(table.shape))
+    if numbers.collapsed_slice_dims != (axis,) or tuple(slice_sizes) != row:
         return None
     offsets = list(numbers.offset_dims)
     tokens = [i for i in range(eqn.outvars[0].aval.ndim) if i not in offsets]

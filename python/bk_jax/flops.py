@@ -1,0 +1,46 @@
+"""Flops of a traced program: every matrix product and convolution, scans multiplied out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from bk_jax import _compat
+from bk_jax._compat import prims
+
+
+def count_flops(jaxpr: Any) -> int:
+    """Flops of the products in a jaxpr; a multiply-add counts as two, elementwise work as nothing.
+
+    Of the branches of a `cond` the most expensive counts; the body of a `while` counts once.
+
+    >>> import jax, jax.numpy as jnp
+    >>> count_flops(jax.make_jaxpr(jnp.dot)(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    60
+    """
+    inner, _ = _compat.split_closed(jaxpr)
+    return sum(_equation_flops(eqn) for eqn in inner.eqns)
+
+
+def _equation_flops(eqn: Any) -> int:
+    if eqn.primitive is prims.dot_general_p:
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        depth = math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
+        return 2 * math.prod(eqn.outvars[0].aval.shape) * depth
+    if eqn.primitive is prims.conv_general_dilated_p:
+        kernel = eqn.invars[1].aval.shape
+        features = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]
+        return 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // max(features, 1)
+    inner = [count_flops(sub) for sub in _sub_jaxprs(eqn)]
+    if not inner:
+        return 0
+    total = max(inner) if eqn.primitive is prims.cond_p else sum(inner)
+    return total * eqn.params.get("length", 1) if eqn.primitive is prims.scan_p else total
+
+
+def _sub_jaxprs(eqn: Any) -> Iterator[Any]:
+    for value in eqn.params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if hasattr(item, "eqns") or hasattr(getattr(item, "jaxpr", None), "eqns"):
+                yield item
