@@ -61,9 +61,9 @@ def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array
     for group in range(len(task.clipping.norms)):
         factor = factors[:, group]
         if task.second_backward:
-            again = _back_propagate(task, examples, factor)
-            counted = (factor != 0).astype(factor.dtype)
-            _add_sums(task, again, group, counted, sums)
+            power, rest = _split_power(factor)
+            again = _back_propagate(task, examples, power)
+            _add_sums(task, again, group, rest, sums)
         else:
             _add_sums(task, first, group, factor, sums)
     for leaf in task.plan.unused:
@@ -71,6 +71,16 @@ def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array
         sums[leaf] = jnp.zeros(array.shape, accumulation_dtype(array.dtype))
     ordered = [sums[leaf] for leaf in range(task.traced.num_leaves)]
     return ClippedSum(ordered, first.losses, first.aux, norms, factors)
+
+
+def _split_power(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A factor as a power of two times a rest in [1, 2), or as 0.
+
+    Back-propagation is linear, and scaling by a power of two rounds nothing even in half precision:
+    a second pass weighted by the power alone has the norms of the first one, to the last bit.
+    """
+    rest, exponent = jnp.frexp(factor)
+    return jnp.ldexp(jnp.ones_like(factor), exponent - 1), 2 * rest
 
 
 def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Array | None) -> _Pass:
@@ -115,7 +125,9 @@ def _clip(task: Task, first: _Pass, is_padding: jax.Array) -> tuple[jax.Array, j
         uppers = [n.upper.astype(dtype) for n in norms] or [zero]
         factors.append(task.clipping.factors(uppers, group, is_padding))
         estimates.append(jnp.sqrt(sum((n.estimate.astype(dtype) for n in norms), zero)))
-    return jnp.stack(factors, axis=1), jnp.stack(estimates, axis=1)
+    norms_of_all = jnp.stack(estimates, axis=1)
+    usable = jnp.all(jnp.isfinite(norms_of_all), axis=1, keepdims=True)
+    return jnp.where(usable, jnp.stack(factors, axis=1), 0), norms_of_all
 
 
 def _add_sums(

@@ -20,7 +20,7 @@ def sum_of_squares(gradients: jax.Array) -> SquaredNorms:
     shape = gradients.shape[1:]
     squares = jnp.square(gradients.astype(dtype))
     if math.prod(shape) <= 2048:
-        total = jnp.sum(squares.reshape(len(gradients), -1), axis=1)
+        total = jnp.sum(squares.reshape(len(gradients), math.prod(shape)), axis=1)
         return _certified(total, gradients, math.prod(shape))
     for _ in shape:
         squares = jax.lax.optimization_barrier(jnp.sum(squares, axis=-1))
