@@ -19,7 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 PYTHON = "3.11.2"  # Debian 12's; some packages ask for a later 3.11
-HEADER = f"# Written by tools/lock.py for Python {PYTHON}: change pyproject.toml, then run make lock.\n"
+HEADER = (
+    f"# Written by tools/lock.py for Python {PYTHON}: change pyproject.toml, then run make lock.\n"
+)
 
 
 def declared() -> list[str]:

@@ -18,6 +18,10 @@ from xml.etree import ElementTree
 
 import bazel
 
+# Tests mostly trace and compile, on one core each: two processes take half the time of one. Each
+# costs a start of JAX and its memory, so there are not more than eight.
+PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
+
 
 @dataclass(frozen=True)
 class Count:
@@ -67,7 +71,7 @@ def run_py(arguments: list[str]) -> Count:
     """Runs pytest, doctests included, with JAX's check for leaked tracers."""
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch, "pytest.xml")
-        command = [sys.executable, "-m", "pytest", f"--junitxml={log}", *arguments]
+        command = [sys.executable, "-m", "pytest", f"--junitxml={log}", *PARALLEL, *arguments]
         environment = {"JAX_CHECK_TRACER_LEAKS": "1"} | os.environ
         code = subprocess.run(command, cwd=bazel.ROOT, env=environment, check=False).returncode
         total = count_cases(log) if log.exists() else Count()
