@@ -11,6 +11,7 @@ takes part in.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +23,10 @@ from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.routes import ForcedRoutes
 from bk_jax.sites import Path, Site, Sites
 from bk_jax.trace import Leaf
-from bk_jax.views import elements_read
+from bk_jax.views import View, elements_read
+
+# Larger leaves are not compared element by element: their views are taken to overlap.
+COUNTABLE_ELEMENTS = 1 << 28
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +70,7 @@ def make_plan(
     """Decides for every leaf; raises if one were left out."""
     used = set(found.opaque) | {leaf for site in found.sites for leaf in site.leaves}
     candidates = _overlapping(found.sites, leaves)
-    tapped = _opaque_leaves(found, candidates, groups)
+    tapped = _opaque_leaves(found, candidates, leaves, groups)
     if method.tap_everything:
         tapped = {leaf: tapped.get(leaf, "chosen by the method") for leaf in used}
     for leaf in used:
@@ -82,12 +86,15 @@ def make_plan(
 
 
 def _opaque_leaves(
-    found: Sites, candidates: Sequence[Sequence[Site]], groups: Sequence[int]
+    found: Sites,
+    candidates: Sequence[Sequence[Site]],
+    leaves: Sequence[Leaf],
+    groups: Sequence[int],
 ) -> dict[int, str]:
     """The leaves that sites can not handle, with the reason."""
     tapped = {leaf: f"used by {reasons[0]}" for leaf, reasons in found.opaque.items()}
     for sites in candidates:
-        reason = _why_not(sites, groups)
+        reason = _why_not(sites, leaves, groups)
         if reason:
             tapped.update({leaf: reason for leaf in _leaves(sites) if leaf not in tapped})
     return tapped
@@ -108,20 +115,30 @@ def _overlapping(sites: Sequence[Site], leaves: Sequence[Leaf]) -> list[list[Sit
 
 
 def _overlap(one: Site, two: Site, leaves: Sequence[Leaf]) -> bool:
-    for a in one.views:
-        for b in two.views:
-            if a.leaf != b.leaf:
-                continue
-            if a.steps == b.steps or not a.steps or not b.steps:
-                return True
-            shape = leaves[a.leaf].shape
-            if np.intersect1d(elements_read(a, shape), elements_read(b, shape)).size:
-                return True
-    return False
+    return any(_share(a, b, leaves) for a in one.views for b in two.views)
 
 
-def _why_not(sites: Sequence[Site], groups: Sequence[int]) -> str:
+def _share(a: View, b: View, leaves: Sequence[Leaf]) -> bool:
+    """Whether two views read a common element of a leaf."""
+    if a.leaf != b.leaf:
+        return False
+    if a.steps == b.steps or not a.steps or not b.steps:
+        return True
+    shape = leaves[a.leaf].shape
+    if math.prod(shape) > COUNTABLE_ELEMENTS:
+        return True
+    return bool(np.intersect1d(elements_read(a, shape), elements_read(b, shape)).size)
+
+
+def _repeats(site: Site, leaves: Sequence[Leaf]) -> bool:
+    """Whether an element of a leaf occurs twice in the weight: `concatenate([w, w])`."""
+    return any(_share(a, b, leaves) for a, b in itertools.combinations(site.views, 2))
+
+
+def _why_not(sites: Sequence[Site], leaves: Sequence[Leaf], groups: Sequence[int]) -> str:
     """Why these sites can not be one block, or an empty string."""
+    if any(_repeats(site, leaves) for site in sites):
+        return f"joined with itself at {sites[0].source}"
     if len({groups[leaf] for leaf in _leaves(sites)}) > 1:
         return f"joined with parameters of another clip group at {sites[0].source}"
     if len({(site.views, site.use.form) for site in sites}) > 1:

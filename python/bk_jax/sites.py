@@ -89,7 +89,8 @@ def find_sites(closed_jaxpr: Any, num_leaves: int) -> Sites:
     for leaf in range(num_leaves):
         inputs[leaf] = _Tracked((View(leaf, tuple(jaxpr.invars[leaf].aval.shape)),), ())
     live = [True] + [False] * (len(jaxpr.outvars) - 1)
-    walk.jaxpr(jaxpr, inputs, live, ())
+    outs = walk.jaxpr(jaxpr, inputs, live, ())
+    walk.returned(outs[0])
     return Sites(tuple(walk.sites), {k: tuple(v) for k, v in sorted(walk.opaque.items())})
 
 
@@ -143,6 +144,11 @@ class _Walk:
     def source(self, eqn: Any) -> str:
         """The user's line of an equation; inside library code, that of the call."""
         return _compat.source_line(eqn) or self.enclosing
+
+    def returned(self, loss: _Tracked | None) -> None:
+        """A parameter that is the loss itself, with no equation on its way that uses it."""
+        for view in loss.views if loss else ():
+            self.opaque.setdefault(view.leaf, []).append(Opaque("return", "the loss itself"))
 
     def give_up(self, eqn: Any, operands: Sequence[_Tracked | None]) -> None:
         """Marks the leaves of all tracked operands as opaque because of this equation."""

@@ -142,6 +142,9 @@ def _transpose(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
 
 
 def _reshape(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
+    order = eqn.params.get("dimensions")  # reshape may transpose first: jnp.reshape(order="F")
+    if eqn.primitive is prims.reshape_p and order is not None:
+        return _follow(eqn, views, (tuple(order), tuple(eqn.params["new_sizes"])), "reshape")
     out = tuple(eqn.outvars[0].aval.shape)
     step = Step("reshape", (out,), tuple(eqn.invars[0].aval.shape), lambda x: jnp.reshape(x, out))
     return [tuple(view.then(step, out) for view in views)]

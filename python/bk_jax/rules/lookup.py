@@ -49,11 +49,12 @@ class LookupUse:
     def record(self, operands: list[Any]) -> jax.Array:
         """The row numbers of one example, `[T]`; -1 for an index that reads nothing."""
         (operand,) = self.index_operands
-        ids = jnp.ravel(operands[operand]).astype(jnp.int32)
-        rows = self.sizes[2]
+        ids = jnp.ravel(operands[operand])
+        last = self.sizes[2] - 1
+        inside = jnp.clip(ids, 0, min(last, jnp.iinfo(ids.dtype).max)).astype(jnp.int32)
         if self.clamps:
-            return jnp.clip(ids, 0, rows - 1)
-        return jnp.where((ids >= 0) & (ids < rows), ids, -1)
+            return inside
+        return jnp.where(ids == inside.astype(ids.dtype), inside, -1)
 
     def add_tap(self, result: jax.Array, tap: jax.Array) -> jax.Array:
         """Adds a tap of shape `[T, p]` to the result."""
