@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, unit_roundoff
+from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, row_lengths, unit_roundoff
 from bk_jax.ops.sums import sum_of_squares
 
 
@@ -18,9 +18,9 @@ def embedding_norm(ids: jax.Array, g: jax.Array) -> SquaredNorms:
     [20.]
     """
     dtype = accumulation_dtype(g.dtype)
-    rows = jax.vmap(_add_equal_rows)(ids, _without_unread(ids, g).astype(dtype))
-    norms = sum_of_squares(rows)
-    lengths = jnp.sqrt(jnp.sum(jnp.square(_without_unread(ids, g).astype(dtype)), axis=2))
+    read = _without_unread(ids, g).astype(dtype)
+    norms = sum_of_squares(jax.vmap(_add_equal_rows)(ids, read))
+    lengths = row_lengths(read, dtype)
     slack = 2 * (ids.shape[1] + g.shape[2] + 4) * unit_roundoff(dtype) * jnp.sum(lengths, axis=1)
     return SquaredNorms(norms.estimate, jnp.square(jnp.sqrt(norms.upper) + slack))
 
@@ -71,8 +71,9 @@ def tied_cross(left: jax.Array, right: jax.Array, ids: jax.Array, g: jax.Array) 
     gram = jnp.einsum("btp,bsp->bts", right.astype(dtype), grads, preferred_element_type=dtype)
     rows = jax.lax.optimization_barrier(jnp.sum(picked * gram, axis=2))
     cross = jnp.sum(rows, axis=1)
-    lengths = [jnp.sqrt(jnp.sum(jnp.square(x.astype(dtype)), axis=2)) for x in (right, grads)]
+    lengths = [row_lengths(x, dtype) for x in (right, grads)]
     spread = jnp.einsum("bts,bt,bs->b", jnp.abs(picked), *lengths)
+    hidden = g.shape[2] * float(jnp.finfo(dtype).tiny) * jnp.sum(jnp.abs(picked) + 1, axis=(1, 2))
     chain = g.shape[2] + left.shape[1] + ids.shape[1] + 8
     slack = 2 * chain * unit_roundoff(dtype) * spread
-    return SquaredNorms(cross, cross + slack)
+    return SquaredNorms(cross, cross + slack + hidden)

@@ -12,7 +12,13 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
-from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, common_dtype, unit_roundoff
+from bk_jax.ops.numerics import (
+    SquaredNorms,
+    accumulation_dtype,
+    common_dtype,
+    row_lengths,
+    unit_roundoff,
+)
 
 
 def ghost_norm(a: jax.Array, g: jax.Array) -> SquaredNorms:
@@ -50,15 +56,23 @@ def ghost_norm_twin(a: jax.Array, g: jax.Array) -> SquaredNorms:
     gram_g = jnp.einsum("bntp,bnsp->bnts", g, g, preferred_element_type=dtype)
     rows = jnp.sum(gram_a * gram_g, axis=-1)
     estimate = jnp.maximum(jnp.sum(rows, axis=(1, 2)), 0)
-    diagonal_a = jnp.diagonal(gram_a, axis1=-2, axis2=-1)
-    diagonal_g = jnp.diagonal(gram_g, axis1=-2, axis2=-1)
-    spread = jnp.sum(jnp.sqrt(diagonal_a * diagonal_g), axis=-1)
+    left, right = row_lengths(a, dtype), row_lengths(g, dtype)
+    spread = jnp.sum(left * right, axis=-1)
     _, n, t, d = a.shape
-    chain = d + g.shape[-1] + 2 * t + n + 8
+    p = g.shape[-1]
+    chain = d + p + 2 * t + n + 8
     slack = 2.0 * chain * unit_roundoff(dtype) * jnp.sum(spread * spread, axis=-1)
-    tiny = jnp.where(estimate + slack >= 0, jnp.finfo(dtype).tiny, 0)
-    nonzero = jnp.logical_and(jnp.any(a != 0, axis=(1, 2, 3)), jnp.any(g != 0, axis=(1, 2, 3)))
-    return SquaredNorms(estimate, estimate + slack + jnp.where(nonzero, tiny, 0))
+    return SquaredNorms(estimate, estimate + slack + _hidden(left, right, d, p))
+
+
+def _hidden(left: jax.Array, right: jax.Array, d: int, p: int) -> jax.Array:
+    """What entries of one Gram matrix that were flushed to 0 can hide, times the other matrix."""
+    t, tiny = left.shape[-1], float(jnp.finfo(left.dtype).tiny)
+    squares_a = jnp.sum(left * left, axis=(1, 2))
+    squares_g = jnp.sum(right * right, axis=(1, 2))
+    nonzero = jnp.any(left > 0, axis=(1, 2)) & jnp.any(right > 0, axis=(1, 2))
+    hidden = (tiny * t * d) * squares_g + (tiny * t * p) * squares_a + tiny
+    return jnp.where(nonzero, hidden, 0)
 
 
 def _check(a: jax.Array, g: jax.Array) -> None:

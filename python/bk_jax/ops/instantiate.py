@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, unit_roundoff
+from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, row_lengths, unit_roundoff
 from bk_jax.ops.sums import sum_of_squares
 
 
@@ -31,8 +31,8 @@ def direct_norm(lhs: jax.Array, rhs: jax.Array) -> SquaredNorms:
     """
     dtype = accumulation_dtype(lhs.dtype, rhs.dtype)
     norms = sum_of_squares(per_sample_grad(lhs, rhs))
-    left, right = (jnp.sum(jnp.square(x.astype(dtype)), axis=3) for x in (lhs, rhs))
-    spread = jnp.sum(jnp.sqrt(left * right), axis=(1, 2))
+    left, right = (row_lengths(x, dtype) for x in (lhs, rhs))
+    spread = jnp.sum(left * right, axis=(1, 2))
     chain = 2 * (lhs.shape[2] + 4)
     slack = chain * unit_roundoff(dtype) * spread
     return SquaredNorms(norms.estimate, jnp.square(jnp.sqrt(norms.upper) + slack))

@@ -42,6 +42,17 @@ def inflate(value: jax.Array, operations: int) -> jax.Array:
     return value * jnp.asarray(factor, dtype)
 
 
+def row_lengths(rows: jax.Array, dtype: Any) -> jax.Array:
+    """Euclidean lengths along the last axis, never below the truth by more than rounding.
+
+    Squares of small numbers are flushed to 0; what that can hide is added back for rows that are not
+    zero.
+    """
+    squares = jnp.sum(jnp.square(rows.astype(dtype)), axis=-1)
+    hidden = rows.shape[-1] * float(jnp.finfo(dtype).tiny)
+    return jnp.where(jnp.any(rows != 0, axis=-1), jnp.sqrt(squares + hidden), 0)
+
+
 def next_up(value: jax.Array) -> jax.Array:
     """The next larger number; infinities and NaN stay."""
     return jnp.nextafter(value, jnp.asarray(jnp.inf, value.dtype))
