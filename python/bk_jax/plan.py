@@ -143,6 +143,9 @@ def _why_not(sites: Sequence[Site], leaves: Sequence[Leaf], groups: Sequence[int
         return f"joined with parameters of another clip group at {sites[0].source}"
     if len({(site.views, site.use.form) for site in sites}) > 1:
         return f"used in different ways at {sites[0].source} and {sites[-1].source}"
+    # The form of a matrix does not say which of its axes is looked up: w[i] and w[:, i] share it.
+    if len({site.use.weight_groups for site in sites if site.use.kind == "lookup"}) > 1:
+        return f"looked up along different axes at {sites[0].source} and {sites[-1].source}"
     stacked = any(axis.stacked for site in sites for axis in site.axes)
     if _kind(sites) == "tied" and stacked:
         return f"looked up and multiplied by inside a scan at {sites[0].source}"
