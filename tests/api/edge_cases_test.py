@@ -43,18 +43,12 @@ def assert_same(one, two):
         assert_bits_equal(a, b)
 
 
-def dense_loss(w, batch):
-    """Only dense uses: no leaf is tapped."""
-    x, y = batch
-    return jnp.mean(jnp.square(x @ w["w1"] @ w["w2"] - y))
-
-
 # --- empty batch ---
 
 
 def test_empty_batch(implementation):
     params = mlp()
-    value, grads, stats = run(dense_loss, params, mlp_batch(0))
+    value, grads, stats = run(mlp_loss, params, mlp_batch(0))
     assert value == 0
     assert_same(grads, jax.tree.map(np.zeros_like, params))
     assert stats.losses.shape == stats.norms.shape == stats.clip_factors.shape == (0,)
@@ -64,12 +58,15 @@ def test_empty_batch(implementation):
 
 def test_empty_batch_is_noised():
     """The same noise as for a batch whose examples contribute nothing."""
-    params, key = mlp(), jax.random.key(0)
-    _, empty, _ = run(dense_loss, params, mlp_batch(0), key=key)
-    padding = np.ones(2, bool)
-    _, padded, _ = run(dense_loss, params, mlp_batch(2), key=key, is_padding_example=padding)
-    assert_same(empty, padded)
-    assert all(np.all(g != 0) for g in empty.values())
+    w, x, key = np.ones((3, 2), np.float32), np.ones((2, 3), np.float32), jax.random.key(0)
+
+    def loss(w, x):
+        return jnp.sum(x @ w)
+
+    _, empty, _ = run(loss, w, x[:0], key=key)
+    _, padded, _ = run(loss, w, x, key=key, is_padding_example=np.ones(2, bool))
+    assert_bits_equal(empty, padded)
+    assert np.all(empty != 0)
 
 
 # --- examples that must not count ---
@@ -132,6 +129,20 @@ def test_bad_examples_against_the_oracle():
     _, _, stats = run(mlp_loss, mlp(), (x, y), is_padding_example=padding)
     assert stats.nonfinite_count == 2
     assert stats.clip_factors.tolist().count(0.0) == 3
+
+
+def test_a_bad_example_contributes_nothing_to_any_clip_group():
+    params = {"a": np.ones(1, np.float32), "b": np.ones(1, np.float32)}
+    _, grads, stats = run(
+        lambda w, x: jnp.sum(x[:, 0] * w["a"]) + jnp.sum(x[:, 1] * w["b"]),
+        params,
+        np.float32([[1, np.nan], [0.25, 0.5]]),
+        l2_clip_norm={"a": 1.0, "b": 1.0},
+    )
+    assert grads["a"] == 0.25
+    assert grads["b"] == 0.5
+    assert stats.clip_factors[0].tolist() == [0.0, 0.0]
+    assert stats.nonfinite_count == 1
 
 
 @pytest.mark.parametrize("method", ["ghost_clip", "opacus"])

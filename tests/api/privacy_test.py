@@ -157,3 +157,15 @@ def test_examples_do_not_see_each_other():
     w, x = np.ones((3, 2), np.float32), np.float32([[1, 2, 3], [4, 5, 6]])
     _, _, stats = grad_fn(w, x)
     np.testing.assert_allclose(stats.norms, np.sqrt(2) * np.linalg.norm(x, axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["auto", "ghost_clip", "opacus"])
+@pytest.mark.parametrize("low", [jnp.bfloat16, jnp.float16])
+def test_a_loss_in_low_precision_respects_the_clip_norm(method, low):
+    """No factor may be rounded up on its way through a back-propagation in half precision."""
+    grad_fn = jax.jit(
+        bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(x @ w).astype(low), method=method)
+    )
+    examples = 7 * np.random.default_rng(0).normal(size=(30, 1, 3)).astype(np.float32)
+    results = [grad_fn(np.ones((3, 2), np.float32), x)[1] for x in examples]
+    assert max(np.linalg.norm(np.asarray(g, np.float64)) for g in results) <= 1

@@ -21,7 +21,7 @@ def mlp(dtype: Any = jnp.float32, sizes: tuple[int, int, int] = (5, 7, 3)) -> di
     d, h, p = sizes
     rng = np.random.default_rng(0)
     shapes = {"w1": (d, h), "b1": (h,), "w2": (h, p), "b2": (p,)}
-    return {k: rng.normal(size=s).astype(dtype) for k, s in shapes.items()}
+    return {k: (rng.normal(size=s) / np.sqrt(s[0])).astype(dtype) for k, s in shapes.items()}
 
 
 def mlp_batch(
@@ -30,7 +30,7 @@ def mlp_batch(
     """Examples of `mlp_loss`, of very different gradient norms; `tokens` are axes inside one."""
     d, _, p = sizes
     rng = np.random.default_rng(1)
-    scale = np.logspace(-2, 1, max(size, 1))[:size].reshape(-1, *[1] * (len(tokens) + 1))
+    scale = np.logspace(-2, 0.5, max(size, 1))[:size].reshape(-1, *[1] * (len(tokens) + 1))
     x, y = (scale * rng.normal(size=(size, *tokens, n)) for n in (d, p))
     return x.astype(dtype), y.astype(dtype)
 

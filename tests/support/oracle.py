@@ -25,7 +25,7 @@ from support.tolerance import assert_within, eps, gradient_rtol, norm_rtol
 FACTOR_SLACK = {"float64": 1e-6, "float32": 0.02}
 
 
-# The oracle runs once: what counts is the time to compile it. Rounding is the same at every level.
+# The oracle runs once: what counts is the time to compile it.
 QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
 
 
