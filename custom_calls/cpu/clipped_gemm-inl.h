@@ -97,38 +97,44 @@ BK_INLINE void OuterProducts(const Acc* lhs, const Acc* rhs, int64_t depth,
   }
 }
 
-// Writes `rows` x `columns` of a micro-tile to out, whose rows are n apart.
+// out[0:rows, 0:columns] of a micro-tile that sticks out of the result.
 template <class Acc>
-BK_INLINE void StoreEdge(const Vec<Acc> (&tile)[kOuterRows][kOuterVectors],
-                         Update update, int64_t rows, int64_t columns,
-                         int64_t n, Acc* out) {
+void StoreEdge(const Acc* tile, Update update, int64_t rows, int64_t columns,
+               int64_t n, Acc* out) {
   for (int64_t i = 0; i < rows; ++i) {
-    Acc row[kOuterColumns<Acc>];
-    __builtin_memcpy(row, tile[i], sizeof row);
     for (int64_t j = 0; j < columns; ++j) {
-      out[i * n + j] =
-          update == Update::kAdd ? out[i * n + j] + row[j] : row[j];
+      const Acc sum = tile[i * kOuterColumns<Acc> + j];
+      out[i * n + j] = update == Update::kAdd ? out[i * n + j] + sum : sum;
     }
   }
 }
 
+// The micro-tile: sums stay in registers, hence every loop over them is
+// unrolled and edges are stored from a copy.
 template <class Acc>
 void OuterTile(const Acc* lhs, const Acc* rhs, int64_t depth, Update update,
                int64_t rows, int64_t columns, int64_t n, Acc* out) {
-  Vec<Acc> tile[kOuterRows][kOuterVectors] = {};
-  OuterProducts(lhs, rhs, depth, tile);
-  if (rows < kOuterRows || columns < kOuterColumns<Acc>) {
-    StoreEdge(tile, update, rows, columns, n, out);
-    return;
+  Vec<Acc> tile[kOuterRows][kOuterVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kOuterRows; ++i) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kOuterVectors; ++v) tile[i][v] = Vec<Acc>{};
   }
+  OuterProducts(lhs, rhs, depth, tile);
+  const bool whole = rows == kOuterRows && columns == kOuterColumns<Acc>;
+  Acc edge[kOuterRows * kOuterColumns<Acc>];
+  Acc* to = whole ? out : edge;
+  const int64_t stride = whole ? n : kOuterColumns<Acc>;
+  const bool add = whole && update == Update::kAdd;
 #pragma GCC unroll 8
   for (int i = 0; i < kOuterRows; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < kOuterVectors; ++v) {
-      Acc* to = out + i * n + v * kLanes<Acc>;
-      Store(update == Update::kAdd ? Load(to) + tile[i][v] : tile[i][v], to);
+      Acc* entry = to + i * stride + v * kLanes<Acc>;
+      Store(add ? Load(entry) + tile[i][v] : tile[i][v], entry);
     }
   }
+  if (!whole) StoreEdge(edge, update, rows, columns, n, out);
 }
 
 template <class T>

@@ -158,20 +158,34 @@ GhostPartial GhostTileRow(const GhostPair<T>& pair, int64_t first_position,
   return sum;
 }
 
-// |x|^2 with chains no longer than those of DotTile.
+// |x[0:count]|^2. Four sums hide the latency of the addition; their chains are
+// no longer than those of DotTile.
+template <class T>
+Accumulator<T> SquaredNormBlock(const T* x, int64_t count) {
+  using Acc = Accumulator<T>;
+  Vec<Acc> sums[4] = {};
+  int64_t k = 0;
+  for (; k + 4 * kLanes<Acc> <= count; k += 4 * kLanes<Acc>) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const Vec<Acc> v = Load(x + k + i * kLanes<Acc>);
+      sums[i] += v * v;
+    }
+  }
+  for (; k < count; k += kLanes<Acc>) {
+    const Vec<Acc> v =
+        k + kLanes<Acc> <= count ? Load(x + k) : LoadPartial(x + k, count - k);
+    sums[0] += v * v;
+  }
+  return Sum<Acc>((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
 template <class T>
 double SquaredNorm(const T* x, int64_t width) {
-  using Acc = Accumulator<T>;
   double total = 0;
-  for (int64_t k0 = 0; k0 < width; k0 += kGramDepth) {
-    const int64_t k1 = Min(k0 + kGramDepth, width);
-    Vec<Acc> sum = {};
-    for (int64_t k = k0; k < k1; k += kLanes<Acc>) {
-      const Vec<Acc> v =
-          k + kLanes<Acc> <= k1 ? Load(x + k) : LoadPartial(x + k, k1 - k);
-      sum += v * v;
-    }
-    total += static_cast<double>(Sum<Acc>(sum));
+  for (int64_t k = 0; k < width; k += kGramDepth) {
+    total += static_cast<double>(
+        SquaredNormBlock(x + k, Min(kGramDepth, width - k)));
   }
   return total;
 }

@@ -1,6 +1,6 @@
 """One library per instruction set: the same bodies, other flags."""
 
-def isa_library(name, copts = []):
+def isa_library(name, copts = [], cpu = None):
     native.cc_library(
         name = name,
         srcs = [
@@ -16,5 +16,6 @@ def isa_library(name, copts = []):
             "-ffp-contract=fast",
             "-fno-math-errno",
         ],
+        target_compatible_with = ["@platforms//cpu:" + cpu] if cpu else [],
         deps = [":kernels"],
     )

@@ -1,6 +1,7 @@
 #include "custom_calls/cpu/scratch.h"
 
 #include <cstddef>
+#include <memory>
 #include <new>
 
 #include "custom_calls/cpu/kernels.h"
@@ -10,38 +11,27 @@ namespace {
 
 constexpr std::align_val_t kAlignment{kScratchAlignment};
 
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { Release(); }
+struct Release {
+  void operator()(void* data) const { ::operator delete(data, kAlignment); }
+};
 
-  void* AtLeast(int64_t bytes) {
-    if (bytes > bytes_) {
-      Release();
-      data_ = ::operator new(static_cast<std::size_t>(bytes), kAlignment);
-      bytes_ = bytes;
-    }
-    return data_;
-  }
-
- private:
-  void Release() {
-    ::operator delete(data_, kAlignment);
-    data_ = nullptr;
-    bytes_ = 0;
-  }
-
-  void* data_ = nullptr;
-  int64_t bytes_ = 0;
+struct Buffer {
+  std::unique_ptr<void, Release> data;
+  int64_t bytes = 0;
 };
 
 }  // namespace
 
 void* ThreadScratch(int64_t bytes) {
   thread_local Buffer buffer;
-  return buffer.AtLeast(bytes);
+  if (bytes > buffer.bytes) {
+    // The old block goes first, so that both never exist at once.
+    buffer = Buffer();
+    buffer.data.reset(
+        ::operator new(static_cast<std::size_t>(bytes), kAlignment));
+    buffer.bytes = bytes;
+  }
+  return buffer.data.get();
 }
 
 }  // namespace bk

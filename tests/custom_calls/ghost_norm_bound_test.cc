@@ -96,8 +96,9 @@ TEST_P(GhostNormBoundTest, NeverBelowOnManySmallCases) {
 // kappa u stays below 2e-5 for 512 features and more, on every ISA: the norm of
 // 100 orthogonal positions grows by less than 0.1 %.
 TEST_P(GhostNormBoundTest, IsTight) {
-  const Case<float> c = {20, 600, 520, Normals<float>(random_, 20 * 600),
-                         Normals<float>(random_, 20 * 520)};
+  const int64_t t = 20, d = 600, p = 520;
+  const Case<float> c = {t, d, p, Normals<float>(random_, t * d),
+                         Normals<float>(random_, t * p)};
   const Bound<float> bound(kernels(), c);
   EXPECT_GE(static_cast<long double>(bound.upper), bound.exact);
   EXPECT_LE(bound.upper, bound.sq_norm + 2e-5 * bound.scale);

@@ -101,6 +101,7 @@ class StripedParallel final : public Parallel {
   void For(int64_t items, double /*flops_per_item*/,
            const Body& body) override {
     std::vector<std::thread> threads;
+    threads.reserve(threads_);
     for (int k = 0; k < threads_; ++k) {
       threads.emplace_back([this, items, k, &body] {
         for (int64_t i = items - 1 - k; i >= 0; i -= threads_) body(i, i + 1);

@@ -2,6 +2,7 @@
 #include "xla_plugin/parallel_for.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <new>
 #include <stdexcept>
@@ -38,6 +39,25 @@ TEST(ParallelForTest, EveryItemRunsOnce) {
       }
     }
   }
+}
+
+// Two items that meet, so each is on a thread of its own; the one that is not
+// on the caller's thread finishes later. Not atomic on purpose, as above.
+TEST(ParallelForTest, CallerWaitsForItemsOnOtherThreads) {
+  PoolScheduler pool(1, 2);
+  ParallelFor parallel(pool);
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int> arrived{0};
+  std::vector<int> finished(2);
+  parallel.For(2, kManyFlops, [&](int64_t begin, int64_t /*end*/) {
+    arrived.fetch_add(1);
+    while (arrived.load() < 2) std::this_thread::yield();
+    if (std::this_thread::get_id() != caller) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    finished[begin] = 1;
+  });
+  EXPECT_EQ(finished, std::vector<int>(2, 1));
 }
 
 // A loop that waited for its tasks would never return here.

@@ -1,0 +1,179 @@
+// Rates of the CPU kernels, without XLA around them.
+//
+//   bazel run //benchmarks/kernels:kernels_benchmark -- --benchmark_filter=f32
+//
+// Names say kernel/isa/type/shape/threads. GF/s counts useful flop: the ghost
+// norm T (T + 1) (d + p) per example (half a Gram matrix, twice), the clipped
+// gemm 2 T m n per example. Every pair of kernels is checked before it is
+// timed: the squared norm of a clipped sum of one example is its ghost norm.
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "custom_calls/cpu/clip_factor.h"
+#include "custom_calls/cpu/clipped_gemm.h"
+#include "custom_calls/cpu/dispatch.h"
+#include "custom_calls/cpu/ghost_norm.h"
+#include "custom_calls/reference/convert.h"
+#include "tests/xla_plugin/fake_schedulers.h"
+#include "xla_plugin/parallel_for.h"
+
+namespace bk {
+namespace {
+
+// Layers of GPT2-small, RoBERTa-large and a multilayer perceptron.
+constexpr GhostNormShape kShapes[] = {
+    {8, 1, 100, 768, 768},   {8, 1, 100, 768, 3072},  {4, 1, 256, 1024, 4096},
+    {2, 1, 1000, 768, 3072}, {128, 1, 1, 1000, 1000},
+};
+
+template <class T>
+struct Layer {
+  explicit Layer(const GhostNormShape& s)
+      : shape(s),
+        a(s.batch * s.weights * s.positions * s.d),
+        g(s.batch * s.weights * s.positions * s.p),
+        factor(s.batch, 1),
+        sq_norm(s.batch),
+        sq_norm_upper(s.batch),
+        sum(s.weights * s.d * s.p) {
+    // Never zeros: some clocks rise when nothing toggles.
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    for (T& x : a) x = reference::FromDouble<T>(normal(random));
+    for (T& x : g) x = reference::FromDouble<T>(normal(random));
+  }
+  ClippedGemmShape GemmShape() const {
+    return {shape.batch, shape.weights, shape.positions, shape.d, shape.p};
+  }
+  void Norm(const CpuKernels& kernels, Parallel& parallel) {
+    GhostNorm(kernels, parallel, shape, a.data(), g.data(), sq_norm.data(),
+              sq_norm_upper.data());
+  }
+  void Sum(const CpuKernels& kernels, Parallel& parallel) {
+    ClippedGemm(kernels, parallel, GemmShape(), a.data(), factor.data(),
+                g.data(), sum.data());
+  }
+
+  GhostNormShape shape;
+  std::vector<T> a, g;
+  std::vector<Accumulator<T>> factor, sq_norm, sq_norm_upper, sum;
+};
+
+// Ends the program if the two kernels contradict each other.
+template <class T>
+void Verify(const CpuKernels& kernels, GhostNormShape shape) {
+  shape.batch = 1;
+  Layer<T> layer(shape);
+  SerialParallel serial;
+  layer.Norm(kernels, serial);
+  layer.Sum(kernels, serial);
+  double expected = 0;
+  for (Accumulator<T> x : layer.sum) {
+    expected += static_cast<double>(x) * static_cast<double>(x);
+  }
+  const double error = std::fabs(layer.sq_norm[0] / expected - 1);
+  if (error < 1e-4) return;
+  std::cerr << kernels.name << ": norm and sum differ by " << error << "\n";
+  std::exit(1);
+}
+
+template <class Call>
+void Measure(benchmark::State& state, double flops, Call&& call) {
+  for (auto _ : state) {
+    call();
+    benchmark::ClobberMemory();
+  }
+  state.counters["GF/s"] =
+      benchmark::Counter(flops * static_cast<double>(state.iterations()) * 1e-9,
+                         benchmark::Counter::kIsRate);
+}
+
+double NormFlops(const GhostNormShape& s) {
+  return static_cast<double>(s.batch * s.weights) *
+         static_cast<double>(s.positions * (s.positions + 1)) *
+         static_cast<double>(s.d + s.p);
+}
+
+double SumFlops(const GhostNormShape& s) {
+  return 2.0 * static_cast<double>(s.batch * s.weights * s.positions) *
+         static_cast<double>(s.d * s.p);
+}
+
+std::string Name(const char* kernel, const CpuKernels& kernels,
+                 const char* type, const GhostNormShape& s, int threads) {
+  return std::string(kernel) + "/" + kernels.name + "/" + type +
+         "/B:" + std::to_string(s.batch) + "/T:" + std::to_string(s.positions) +
+         "/d:" + std::to_string(s.d) + "/p:" + std::to_string(s.p) +
+         "/threads:" + std::to_string(threads);
+}
+
+// One thread is measured in its own time, which other processes do not
+// disturb; several threads need the clock on the wall.
+template <class Function>
+void Add(const std::string& name, int threads, Function function) {
+  auto* added = benchmark::RegisterBenchmark(name.c_str(), function);
+  if (threads > 1) added->UseRealTime();
+}
+
+template <class T>
+void Register(const CpuKernels& kernels, const char* type, int threads) {
+  for (const GhostNormShape& shape : kShapes) {
+    const auto run = [&kernels, shape, threads](
+                         benchmark::State& state, double flops,
+                         void (Layer<T>::*call)(const CpuKernels&, Parallel&)) {
+      Verify<T>(kernels, shape);
+      Layer<T> layer(shape);
+      PoolScheduler pool(threads - 1, threads);
+      ParallelFor parallel(pool);
+      Measure(state, flops, [&] { (layer.*call)(kernels, parallel); });
+    };
+    Add(Name("ghost_norm", kernels, type, shape, threads), threads,
+        [=](benchmark::State& state) {
+          run(state, NormFlops(shape), &Layer<T>::Norm);
+        });
+    Add(Name("clipped_gemm", kernels, type, shape, threads), threads,
+        [=](benchmark::State& state) {
+          run(state, SumFlops(shape), &Layer<T>::Sum);
+        });
+  }
+}
+
+// Two flop per squared norm, for a model of 200 leaves.
+void ClipFactorBenchmark(benchmark::State& state) {
+  const ClipFactorShape shape = {200, state.range(0)};
+  const std::vector<float> sq_norms(shape.terms * shape.batch, 0.3F);
+  const auto is_padding = std::make_unique<bool[]>(shape.batch);
+  std::vector<float> factor(shape.batch);
+  std::vector<float> norm(shape.batch);
+  Measure(state, 2.0 * static_cast<double>(shape.terms * shape.batch), [&] {
+    ClipFactor(shape, Clipping::kAbadi, sq_norms.data(), 1.0F, is_padding.get(),
+               factor.data(), norm.data());
+  });
+}
+BENCHMARK(ClipFactorBenchmark)->Name("clip_factor/K:200/B")->Arg(8)->Arg(256);
+
+}  // namespace
+}  // namespace bk
+
+int main(int argc, char** argv) {
+  for (const bk::CpuKernels* kernels : bk::SupportedKernels()) {
+    for (int threads : {1, 2}) {
+      bk::Register<float>(*kernels, "f32", threads);
+      bk::Register<bk::BFloat16>(*kernels, "bf16", threads);
+    }
+    bk::Register<bk::Float16>(*kernels, "f16", 1);
+    bk::Register<double>(*kernels, "f64", 1);
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
