@@ -8,7 +8,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 rm -rf "$ROOT/dist"
-"$PYTHON" -m build --outdir "$ROOT/dist" "$ROOT" # a source archive, and the wheel from that archive
+"$PYTHON" -m build --quiet --outdir "$ROOT/dist" "$ROOT" # a source archive, and the wheel from that archive
 wheel=$(ls "$ROOT"/dist/*.whl)
 
 "$PYTHON" -m venv "$scratch/venv"
