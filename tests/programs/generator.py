@@ -1,0 +1,469 @@
+"""A strategy for random differentiable losses, written out as Python source.
+
+A program is a list of statements over three sorts of names:
+
+* *weights*: parameters and what views make of them, such as `w3 = w1.T`;
+* *hidden values*, which depend on the example (`x`, and all that is computed from it);
+* `ids`, the integers of the example.
+
+Each statement either makes a new view of a weight, or uses one, together with a hidden value that
+`fit` brings into the shape that is needed, and yields a new hidden value. Weights are drawn anew for
+each statement, so sharing of every sort comes about by itself. Statements nest: a block of them may be
+the body of `jit`, `scan`, `remat`, `cond`, `vmap`, `lax.map` or of a custom derivative.
+
+The loss ends with a term in two parameters, the anchors, whose gradients are never small: they give
+norms a natural scale, so that exact cancellation elsewhere is no relative error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from programs.language import NAMES
+
+BATCH = 3
+MAX_WEIGHT, MAX_HIDDEN = 64, 160  # elements
+METHODS = ["bk", "bk_mix_opt", "bk_mix_ghost_clip", "ghost_clip", "fast_grad_clip", "opacus"]
+ID_TYPES = ["int32", "int64", "uint32", "uint8", "int8"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Source of a function `loss(params, batch)` and what to call it with."""
+
+    source: str
+    shapes: dict[str, tuple[int, ...]]
+    id_type: str
+    seed: int
+    options: dict[str, Any]
+
+    def loss(self) -> Callable[..., Any]:
+        names: dict[str, Any] = dict(NAMES)
+        exec(compile(self.source, "<program>", "exec"), names)
+        return names["loss"]
+
+    def params(self) -> dict[str, Any]:
+        """Parameters in two clip groups, each with its anchor."""
+        rng = np.random.default_rng(self.seed)
+        groups: dict[str, Any] = {"a": {"anchor": np.ones(2)}, "b": {"anchor": np.ones(2)}}
+        for i, (name, shape) in enumerate(self.shapes.items()):
+            groups["ab"[i % 2]][name] = rng.normal(size=shape)
+        return groups
+
+    def batch(self) -> tuple[np.ndarray, np.ndarray]:
+        """Hidden values, and ids of which some repeat and some are out of range."""
+        rng = np.random.default_rng(self.seed + 1)
+        low = 0 if self.id_type.startswith("u") else -6
+        return rng.normal(size=(BATCH, 5)), rng.integers(low, 6, (BATCH, 3)).astype(self.id_type)
+
+
+@st.composite
+def programs(draw: Any, statements: int = 5) -> Program:
+    """Random programs of up to that many statements at the top level."""
+    shapes = {
+        f"p{i}": tuple(draw(st.lists(st.integers(1, 4), min_size=0, max_size=3)))
+        for i in range(draw(st.integers(1, 3)))
+    }
+    id_type = draw(st.sampled_from(ID_TYPES))
+    writer = Writer(draw, shapes, id_type)
+    for _ in range(draw(st.integers(1, statements))):
+        writer.statement()
+    lines = [f'    {name} = params["{"ab"[i % 2]}"]["{name}"]' for i, name in enumerate(shapes)]
+    total = " + ".join(f"jnp.sum(jnp.sin({name}))" for name, _ in writer.hidden[-3:])
+    source = "\n".join([
+        "def loss(params, batch):", "    x, ids = batch", *lines, *writer.lines,
+        '    anchors = jnp.sum(params["a"]["anchor"]) + jnp.sum(params["b"]["anchor"])',
+        f"    return {total} + (2 + jnp.sin(x[0, 0])) * anchors",
+    ])  # fmt: skip
+    options = {"l2_clip_norm": draw(st.sampled_from([1.0, {"a": 0.7, "b": 30.0}]))}
+    options["method"] = draw(st.sampled_from(METHODS))
+    return Program(source, shapes, id_type, draw(st.integers(0, 2**16)), options)
+
+
+Value = tuple[str, tuple[int, ...]]
+
+
+class Writer:
+    """Writes statements and knows the shape of every name in scope."""
+
+    def __init__(self, draw: Any, shapes: dict[str, tuple[int, ...]], id_type: str) -> None:
+        self.draw_from = draw
+        self.lines: list[str] = []
+        self.indent = "    "
+        self.depth = 0
+        self.count = 0
+        self.id_type = id_type
+        self.has_ids = True
+        self.weights: list[Value] = list(shapes.items())
+        self.hidden: list[Value] = [("x", (1, 5))]
+
+    # --- drawing ---
+
+    def one_of(self, *choices: Any) -> Any:
+        return self.draw_from(st.sampled_from(choices))
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw_from(st.integers(low, high))
+
+    def permuted(self, items: Any) -> list[Any]:
+        return list(self.draw_from(st.permutations(list(items))))
+
+    def a_weight(self, at_least: int = 0) -> Value:
+        """A weight with that many dimensions or more; axes are added where none has."""
+        name, shape = self.one_of(*self.weights)
+        if len(shape) < at_least:
+            shape = (*[1] * (at_least - len(shape)), *shape)
+            name = f"{name}.reshape({shape})"
+        return name, shape
+
+    def a_hidden(self, shape: tuple[int, ...]) -> str:
+        name, _ = self.one_of(*self.hidden[-4:])
+        return f"fit({name}, {shape})"
+
+    # --- writing ---
+
+    def shape_of(self, expression: str) -> tuple[int, ...]:
+        known = {name: np.zeros(shape) for name, shape in (*self.weights, *self.hidden)}
+        ids = {"ids": np.zeros((1, 3), self.id_type)}
+
+        def evaluate(values: dict[str, Any]) -> Any:
+            return eval(expression, dict(NAMES), values)
+
+        return tuple(jax.eval_shape(evaluate, {**known, **ids}).shape)
+
+    def fresh(self, letter: str) -> str:
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def write(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def view(self, expression: str) -> None:
+        """A new weight."""
+        shape = self.shape_of(expression)
+        if 0 < math.prod(shape) <= MAX_WEIGHT and len(shape) <= 5:
+            name = self.fresh("w")
+            self.write(f"{name} = {expression}")
+            self.weights.append((name, shape))
+
+    def result(self, expression: str) -> None:
+        """A new hidden value, kept small in number and in size."""
+        shape = self.shape_of(expression)
+        if math.prod(shape) == 0:
+            return
+        if math.prod(shape) > MAX_HIDDEN:
+            expression, shape = f"fit({expression}, (3, 5))", (3, 5)
+        name = self.fresh("h")
+        function = self.one_of("jnp.tanh", "jnp.sin", "jax.nn.silu", "")
+        self.write(f"{name} = {function}({expression})")
+        self.hidden.append((name, shape))
+
+    def statement(self) -> None:
+        forms = [self.write_view, self.write_einsum, self.write_dot, self.write_conv]
+        forms += [self.write_view, self.write_elementwise, self.write_unknown]
+        if self.has_ids:
+            forms += [self.write_lookup, self.write_lookup]
+        if self.depth < 2:
+            forms += [self.write_nested, self.write_nested]
+        self.one_of(*forms)()
+
+    # --- views ---
+
+    def write_view(self) -> None:
+        (w, shape) = self.a_weight()
+        axis = self.integer(0, max(len(shape) - 1, 0))
+        size = shape[axis] if shape else 1
+        other, _ = self.a_weight()
+        joined = [w] + [n for n, s in self.weights if len(s) == len(shape) and shape and (
+            (*s[:axis], *s[axis + 1 :]) == (*shape[:axis], *shape[axis + 1 :]))]  # fmt: skip
+        self.view(self.one_of(
+            f"jnp.transpose({w}, {tuple(self.permuted(range(len(shape))))})",
+            f"{w}.T",
+            f"{w}.reshape({self.another_shape(shape)})",
+            f'jnp.reshape({w}, {self.another_shape(shape)}, order="F")',
+            f"lax.slice_in_dim({w}, {self.integer(0, size - 1)}, {size}, "
+            f"{self.integer(1, 2)}, {axis})" if shape else f"{w}[None]",
+            f"jnp.split({w}, [{self.integer(0, size)}], {axis})[{self.integer(0, 1)}]"
+            if shape else f"{w}[None]",
+            f"jnp.concatenate([{', '.join(self.one_of(*joined) for _ in range(2))}], {axis})"
+            if shape else f"jnp.stack([{w}, {w}])",
+            f"jnp.stack([{w}, {w}], {axis})",
+            f"jnp.expand_dims({w}, {axis})",
+            f"jnp.squeeze({w})",
+            f"jnp.flip({w})",
+            f"lax.rev({w}, ({axis},))" if shape else w,
+            f"{w}[{self.integer(-size, size - 1)}]" if shape and axis == 0 else f"{w}[..., None]",
+            f"jnp.broadcast_to({w}, {(self.integer(1, 2), *shape)})",
+            f"jnp.ravel({other})",
+            f'checkpoint_name({w}, "name")',
+            f"{w}.astype(jnp.float64)",
+            f"jax.jit(jnp.ravel)({w})",
+            f"lax.stop_gradient({w})",
+            f"jnp.diagonal({w})" if len(shape) > 1 else w,
+        ))  # fmt: skip
+
+    def another_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        rest, out = math.prod(shape), []
+        for _ in range(self.integer(0, 3)):
+            factor = self.one_of(*[f for f in (1, 2, 3, 4) if rest % f == 0])
+            out.append(factor)
+            rest //= factor
+        return tuple(self.permuted([*out, rest]))
+
+    # --- linear uses ---
+
+    def write_einsum(self) -> None:
+        w, shape = self.a_weight()
+        roles = [self.one_of("n", "d", "d", "p", "p") for _ in shape]
+        names = "abcdef"[: len(shape)]
+        tokens = "uv"[: self.integer(0, 2)]
+        sizes = dict(zip(names, shape, strict=True)) | dict(zip("uv", (2, 3), strict=True))
+        in_a = [c for c, role in zip(names, roles, strict=True) if role != "p"]
+        in_y = [c for c, role in zip(names, roles, strict=True) if role != "d"]
+        left = "".join(self.permuted([*in_a, *tokens]))
+        out = "".join(self.permuted([*in_y, *tokens]))
+        a = self.a_hidden(tuple(sizes[c] for c in left))
+        operands = [(left, a), (names, w)]
+        (one, x), (two, y) = self.permuted(operands)
+        self.result(f'jnp.einsum("{one},{two}->{out}", {x}, {y})')
+
+    def write_dot(self) -> None:
+        """`dot_general` itself: dimensions in any order."""
+        w, shape = self.a_weight()
+        dims = self.permuted(range(len(shape)))
+        cut, end = sorted((self.integer(0, len(shape)), self.integer(0, len(shape))))
+        contract, batch = dims[:cut], dims[cut:end]
+        taken = self.permuted([*contract, *batch, *[-1] * self.integer(0, 2)])
+        a_shape = tuple(2 if i < 0 else shape[i] for i in taken)
+        in_a = [[taken.index(i) for i in part] for part in (contract, batch)]
+        in_w = [contract, batch]
+        a = self.a_hidden(a_shape)
+        if self.one_of(True, False):
+            numbers = tuple((tuple(p), tuple(q)) for p, q in zip(in_a, in_w, strict=True))
+            self.result(f"lax.dot_general({a}, {w}, {numbers})")
+        else:
+            numbers = tuple((tuple(q), tuple(p)) for p, q in zip(in_a, in_w, strict=True))
+            self.result(f"lax.dot_general({w}, {a}, {numbers})")
+
+    def write_conv(self) -> None:
+        w, shape = self.a_weight(3)
+        if len(shape) > 5:
+            return
+        letters = "XYZ"[: len(shape) - 2]
+        spec = [self.permuted("NC" + letters), self.permuted("OI" + letters), self.permuted("NC" + letters)]
+        sizes = dict(zip(spec[1], shape, strict=True))
+        groups = self.one_of(*[g for g in (1, 2, 3, 4) if sizes["O"] % g == 0])
+        strides, dilation, stretch = ([self.one_of(1, 1, 2) for _ in letters] for _ in range(3))
+        padding = [(self.one_of(0, 1, 2, -1), self.one_of(0, 1, 2)) for _ in letters]
+        image = {"N": self.integer(1, 2), "C": sizes["I"] * groups}
+        for i, letter in enumerate(letters):  # large enough for one output pixel
+            window = (sizes[letter] - 1) * dilation[i] + 1 - sum(padding[i])
+            image[letter] = max(-(-(window - 1) // stretch[i]) + 1, 1) + self.integer(0, 1)
+        a = self.a_hidden(tuple(image[letter] for letter in spec[0]))
+        numbers = tuple("".join(s) for s in spec)
+        batch_groups = 2 if image["N"] == 2 and groups == 1 and sizes["O"] % 2 == 0 and self.one_of(True, False) else 1
+        if self.integer(0, 5) == 0 and groups == 1:
+            self.result(
+                f"lax.conv_transpose({a}, {w}, {strides}, {self.one_of('SAME', 'VALID')!r}, "
+                f"dimension_numbers={numbers})"
+            )
+            return
+        self.result(
+            f"lax.conv_general_dilated({a}, {w}, {strides}, {padding}, {stretch}, {dilation}, "
+            f"{numbers}, {groups}, {batch_groups})"
+        )
+
+    def write_lookup(self) -> None:
+        w, shape = self.a_weight(1)
+        axis = self.integer(0, len(shape) - 1)
+        colons = ":, " * axis
+        mode = self.one_of("clip", "fill", "wrap")
+        if self.id_type.startswith("u") and mode == "wrap":
+            mode = "clip"
+        fill = ', fill_value=0.0' if mode == "fill" else ""
+        index = self.one_of("ids", "ids[0]", "ids.T", "ids[0, 1]", "ids[:, :1]")
+        scalar = self.one_of("ids[0, 0]", "ids[0, 2]")
+        choices = [
+            f'jnp.take({w}, {index}, axis={axis}, mode="{mode}"{fill})',
+            f'{w}.at[{colons}{index}].get(mode="{"fill" if fill else "clip"}"{fill})',
+            f"{w}[{colons}{index}]",
+            f"lax.dynamic_index_in_dim({w}, {scalar}, {axis}, keepdims={self.one_of(True, False)})",
+            f"lax.dynamic_slice_in_dim({w}, {scalar}, {self.integer(1, shape[axis])}, {axis})",
+            f"jax.nn.one_hot({index}, {shape[0]}) @ {w}.reshape({shape[0]}, -1)",
+            f'jnp.take({w}, {index}, mode="clip")',
+        ]
+        if len(shape) > 1:
+            choices += [f"{w}[ids[0], ids[0]]", f"{w}[ids[0], ..., ids[0]]"]
+            choices.append(f"jax.vmap(lambda row, i: row[i], (0, None))({w}, ids[0])")
+            choices.append(f"jax.vmap(lambda row, i: row[i])({w}, fit(ids, ({shape[0]},)))")
+        self.result(self.one_of(*choices))
+
+    # --- other uses ---
+
+    def write_elementwise(self) -> None:
+        w, shape = self.a_weight()
+        lead = self.one_of((), (), (2,), (2, 3))
+        a = self.a_hidden((*lead, *shape))
+        self.result(self.one_of(f"{a} + {w}", f"{a} * {w}", f"{w} - {a}", f"{a} * (1 + {w}) + {w}"))
+
+    def write_unknown(self) -> None:
+        w, shape = self.a_weight(1)
+        v, _ = self.a_weight(1)
+        a = self.a_hidden(shape)
+        self.result(self.one_of(
+            f"jnp.cumsum({w}, 0) * {a}", f"jnp.sort({w}) * {a}", f"jnp.where({a} > 0, {w}, 0)",
+            f"{w} * fit({v}, {shape}) + {a}", f"jnp.exp(-{w}**2) * {a}", f"jnp.max({w}) * {a}",
+            f"jax.nn.softmax({w}, -1) * {a}", f"jnp.pad({w}, 1)", f"jnp.sum({w} ** 2) + {a}",
+            f"jnp.tensordot({w}, {v}, 0)", f"lax.reduce_precision({w}, 11, 52) + {a}",
+            f"lax.optimization_barrier({w}) * {a}", f"{w}", f"jnp.tril({w} + {a})"
+            if len(shape) > 1 else f"{w} @ {w}", f"jnp.mean({w}, 0) + {a}",
+            f"lax.conv_general_dilated({w}.reshape(1, 1, -1), {a}.reshape(1, 1, -1), [1], 'SAME')",
+        ))  # fmt: skip
+
+    # --- nesting ---
+
+    def body(self, weights: list[Value], hidden: list[Value], ids: bool, closes_over: bool) -> Value:
+        """An indented block of statements; returns its last hidden value."""
+        saved = self.weights, self.hidden, self.has_ids, self.indent
+        self.weights = [*(self.weights if closes_over else ()), *weights]
+        self.hidden = [*(self.hidden[-2:] if closes_over else ()), *hidden]
+        self.has_ids, self.indent, self.depth = ids, self.indent + "    ", self.depth + 1
+        for _ in range(self.integer(1, 3)):
+            self.statement()
+        last = self.hidden[-1]
+        self.weights, self.hidden, self.has_ids, self.indent = saved
+        self.depth -= 1
+        return last
+
+    def write_nested(self) -> None:
+        self.one_of(
+            self.write_call, self.write_call, self.write_cond, self.write_custom, self.write_vmap,
+            self.write_scan_const, self.write_scan_xs, self.write_scan_carry, self.write_map,
+        )()  # fmt: skip
+
+    def function(self, head: str, inner: Callable[[], str]) -> str:
+        """Writes `def name(head): ...` whose body ends with what `inner` returns."""
+        name = self.fresh("f")
+        self.write(f"def {name}({head}):")
+        returned = inner()
+        self.write(f"    return {returned}")
+        return name
+
+    def known(self, name: str, shape: tuple[int, ...], expression: str) -> None:
+        """A hidden value whose shape is known without evaluation."""
+        self.write(f"{name} = {expression}")
+        self.hidden.append((name, shape))
+
+    def write_call(self) -> None:
+        shape: tuple[int, ...] = ()
+
+        def inner() -> str:
+            nonlocal shape
+            name, shape = self.body([], [], self.has_ids, closes_over=True)
+            return f"jnp.tanh({name})"
+
+        name = self.function("", inner)
+        wrap = self.one_of("jax.jit", "jax.checkpoint", "jax.jit")
+        self.known(self.fresh("h"), shape, f"{wrap}({name})()")
+
+    def write_cond(self) -> None:
+        def inner() -> str:
+            name, _ = self.body([], [], self.has_ids, closes_over=True)
+            return f"fit({name}, (2, 3))"
+
+        one, two, (decides, _) = (
+            self.function("", inner),
+            self.function("", inner),
+            self.one_of(*self.hidden),
+        )
+        self.known(self.fresh("h"), (2, 3), f"lax.cond(jnp.sum({decides}) > 0, {one}, {two})")
+
+    def write_custom(self) -> None:
+        """Custom derivatives see their arguments only."""
+        w, shape = self.a_weight()
+        a = self.a_hidden((2, 3))
+
+        def inner() -> str:
+            name, _ = self.body([("w", shape)], [("h", (2, 3))], False, closes_over=False)
+            return f"fit({name}, (2, 3))"
+
+        name = self.function("w, h", inner)
+        wrap = self.one_of("doubled_vjp", "doubled_jvp")
+        self.known(self.fresh("h"), (2, 3), f"{wrap}({name})({w}, {a})")
+
+    def write_vmap(self) -> None:
+        """Over rows of a hidden value, or of a weight."""
+        w, shape = self.a_weight(1)
+        over_weight = self.one_of(True, False)
+        length = shape[0] if over_weight else 2
+        rows = [("w", shape[1:])] if over_weight else []
+
+        def inner() -> str:
+            name, _ = self.body(rows, [("h", (3,))], False, closes_over=True)
+            return f"fit({name}, (2,))"
+
+        name = self.function("h, w", inner)
+        a = self.a_hidden((length, 3))
+        axes = "(0, 0)" if over_weight else "(0, None)"
+        self.known(self.fresh("h"), (length, 2), f"jax.vmap({name}, {axes})({a}, {w})")
+
+    def write_map(self) -> None:
+        w, shape = self.a_weight(1)
+
+        def inner() -> str:
+            name, _ = self.body([("w", shape[1:])], [], False, closes_over=True)
+            return f"fit({name}, (2,))"
+
+        name = self.function("w", inner)
+        self.known(self.fresh("h"), (shape[0], 2), f"lax.map({name}, {w})")
+
+    def write_scan_const(self) -> None:
+        def inner() -> str:
+            name, shape = self.body([], [("h", (2, 3)), ("y", (2,))], False, closes_over=True)
+            return f"jnp.tanh(fit({name}, (2, 3)) + h), {name}"
+
+        name = self.function("h, y", inner)
+        start, ys = self.a_hidden((2, 3)), self.a_hidden((3, 2))
+        carry = self.fresh("h")
+        reverse = self.one_of("", ", reverse=True")
+        self.known(carry, (2, 3), f"lax.scan({name}, {start}, {ys}{reverse})[{0}]")
+
+    def write_scan_xs(self) -> None:
+        w, shape = self.a_weight(1)
+
+        def inner() -> str:
+            name, _ = self.body([("w", shape[1:])], [("h", (2, 3))], False, closes_over=True)
+            return f"jnp.tanh(fit({name}, (2, 3)) + h), fit({name}, (2,))"
+
+        name = self.function("h, w", inner)
+        reverse = self.one_of("", ", reverse=True", ", unroll=2")
+        both, start = self.fresh("s"), self.a_hidden((2, 3))
+        self.write(f"{both} = lax.scan({name}, {start}, {w}{reverse})")
+        self.known(self.fresh("h"), (2, 3), f"{both}[0]")
+        if self.one_of(True, False):
+            self.known(self.fresh("h"), (shape[0], 2), f"{both}[1]")
+
+    def write_scan_carry(self) -> None:
+        w, shape = self.a_weight()
+        changed = self.one_of("w", "0.5 * w", "jnp.flip(w)")
+
+        def inner() -> str:
+            name, _ = self.body([("w", shape)], [("h", (2, 3))], False, closes_over=True)
+            return f"(jnp.tanh(fit({name}, (2, 3)) + h), {changed}), None"
+
+        name = self.function("carry, _", lambda: (self.write("    h, w = carry"), inner())[1])
+        start = self.a_hidden((2, 3))
+        self.known(
+            self.fresh("h"), (2, 3), f"lax.scan({name}, ({start}, {w}), None, length=2)[0][0]"
+        )
+
+
+__all__ = ["Program", "programs", "jnp"]
