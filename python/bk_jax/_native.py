@@ -1,7 +1,7 @@
 """The native library: loading it, registering its custom calls, and saying so when it is not there.
 
-The C++ module `bk_jax._cpu` is looked for once, at import. What went wrong, if anything, is kept for
-`bk_jax.diagnose()`, and the first operation that would have used the library warns once. Set
+The C++ module `bk_jax._cpu` is looked for once, when first needed. What went wrong, if anything, is kept
+for `bk_jax.diagnose()`, and the first operation that would have used the library warns once. Set
 `BK_JAX_NATIVE=0` to do without it on purpose (no warning then).
 """
 
@@ -50,6 +50,7 @@ def _register(module: Any) -> Library:
     if missing:
         return Library(None, (), f"bk_jax._cpu lacks {', '.join(missing)}. {REBUILD}")
     try:
+        jax.devices("cpu")  # without a backend XLA would queue the calls, and fail at its start
         for name, capsule in capsules.items():
             jax.ffi.register_ffi_target(name, capsule, platform="cpu")
     except Exception as error:  # XLA's error type differs between releases

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -130,13 +131,12 @@ def dp_value_and_grad(
     validate.normalize_by(normalize_by)
     validate.microbatch_size(microbatch_size)
     clip_norms = jax.tree_util.tree_leaves(l2_clip_norm)
-    for norm in clip_norms:
-        validate.clip_norm(norm, clipping)
+    validate.clip_norms(clip_norms, clipping)
     validate.noise(noise_multiplier, clip_norms)
     grad_fn = DPValueAndGrad(
         loss_fn=loss_fn,
         signature=signature,
-        single=isinstance(argnums, int),
+        single=isinstance(argnums, SupportsIndex),
         l2_clip_norm=l2_clip_norm,
         noise_multiplier=noise_multiplier,
         normalize_by=normalize_by,
@@ -176,7 +176,9 @@ def clipped_value_and_grad(
 
 
 def _as_tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
-    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    if isinstance(numbers, SupportsIndex):
+        return (operator.index(numbers),)
+    return tuple(operator.index(number) for number in numbers)
 
 
 @dataclasses.dataclass(eq=False)

@@ -27,7 +27,7 @@ class Clipping:
 
     def sensitivity(self) -> Any:
         """The largest norm that one example's clipped gradient can have, over all groups."""
-        if any(validate.concrete(norm) is None for norm in self.norms):
+        if any(validate.concrete(norm, "l2_clip_norm") is None for norm in self.norms):
             return jnp.sqrt(sum(jnp.square(norm) for norm in self.norms))
         return math.sqrt(math.fsum(float(norm) ** 2 for norm in self.norms))
 
@@ -49,8 +49,7 @@ def make_clipping(
     """Spreads a scalar or a prefix tree of clip norms over the trainable leaves."""
     validate.clipping(function)
     norms = jax.tree_util.tree_leaves(l2_clip_norm)
-    for norm in norms:
-        validate.clip_norm(norm, function)
+    validate.clip_norms(norms, function)
     groups = _groups_of_leaves(l2_clip_norm, treedef)
     return Clipping(tuple(norms), tuple(groups[i] for i in trainable), function)
 

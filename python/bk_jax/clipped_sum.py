@@ -74,13 +74,14 @@ def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array
 
 
 def _split_power(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A factor as a power of two times a rest in [1, 2), or as 0.
+    """A factor as a power of two, not above 1 and within reach of half precision, times a rest.
 
     Back-propagation is linear, and scaling by a power of two rounds nothing even in half precision:
     a second pass weighted by the power alone has the norms of the first one, to the last bit.
     """
-    rest, exponent = jnp.frexp(factor)
-    return jnp.ldexp(jnp.ones_like(factor), exponent - 1), 2 * rest
+    _, exponent = jnp.frexp(factor)
+    power = jnp.ldexp(jnp.ones_like(factor), jnp.clip(exponent - 1, -8, 0))
+    return power, factor / power
 
 
 def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Array | None) -> _Pass:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,22 @@ import numpy as np
 CLIPPING_NAMES = ("abadi", "automatic", "normalize", "indicator")
 
 
-def concrete(value: Any) -> float | None:
-    """The value as a float, or `None` for a traced one."""
+def concrete(value: Any, name: str) -> float | None:
+    """The option `name` as a float, or `None` for a traced one."""
     if isinstance(value, jax.core.Tracer):
         return None
-    return float(value)
+    try:
+        return float(operator.mul(value, 1.0))  # a string or None does not multiply
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a number, got {value!r}.") from error
+
+
+def clip_norms(values: Sequence[Any], clipping: Any) -> None:
+    """There must be a clip norm, and each must be fit for the clipping function."""
+    if not values:
+        raise ValueError("l2_clip_norm holds no number; give one, or one for each group.")
+    for value in values:
+        clip_norm(value, clipping)
 
 
 def clip_norm(value: Any, clipping: Any) -> None:
@@ -27,7 +39,7 @@ def clip_norm(value: Any, clipping: Any) -> None:
             f"l2_clip_norm must be a scalar, or a tree of scalars with one per group of parameters; "
             f"got an array of shape {np.shape(value)}."
         )
-    number = concrete(value)
+    number = concrete(value, "l2_clip_norm")
     if number is None:
         return
     if math.isnan(number) or number < 0:
@@ -41,12 +53,12 @@ def clip_norm(value: Any, clipping: Any) -> None:
 
 def noise(noise_multiplier: Any, clip_norms: Sequence[Any]) -> None:
     """`noise_multiplier` must be non-negative, and noise needs a finite sensitivity."""
-    number = concrete(noise_multiplier)
+    number = concrete(noise_multiplier, "noise_multiplier")
     if number is None:
         return
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"noise_multiplier must be finite and at least 0, got {number}.")
-    unbounded = any(concrete(norm) == math.inf for norm in clip_norms)
+    unbounded = any(concrete(norm, "l2_clip_norm") == math.inf for norm in clip_norms)
     if number > 0 and unbounded:
         raise ValueError(
             "l2_clip_norm=inf bounds nothing, so no amount of noise makes the result private. "
@@ -65,7 +77,7 @@ def clipping(value: Any) -> None:
 
 def normalize_by(value: Any) -> None:
     """`normalize_by` must be a positive constant."""
-    number = concrete(value)
+    number = concrete(value, "normalize_by")
     if number is not None and not (math.isfinite(number) and number > 0):
         raise ValueError(
             f"normalize_by must be a positive constant such as the expected batch size, got {number}."
@@ -82,7 +94,7 @@ def microbatch_size(value: Any) -> None:
 
 def key_given(key: Any, noise_multiplier: Any) -> None:
     """Noise needs a key, and a key without noise is a mistake worth stopping for."""
-    noiseless = concrete(noise_multiplier) == 0.0
+    noiseless = concrete(noise_multiplier, "noise_multiplier") == 0.0
     if key is None and not noiseless:
         raise ValueError(
             "noise needs a key: call grad_fn(params, batch, key=key) with a fresh key each step, for "
@@ -170,7 +182,7 @@ def batch_size(batch: Any) -> int:
 
 def padding_mask(mask: Any, size: int) -> None:
     """`is_padding_example` must be a boolean per example."""
-    shape, dtype = np.shape(mask), jnp.result_type(mask)
+    shape, dtype = np.shape(mask), jnp.asarray(mask).dtype
     if shape != (size,) or dtype != jnp.bool_:
         raise ValueError(
             f"is_padding_example must be a bool array of shape ({size},), got {dtype} of shape {shape}."

@@ -58,6 +58,12 @@ def joined(params, x):
 
 # (exception, its text, what raises it)
 CASES = {
+    "option that is no number": (
+        TypeError,
+        "noise_multiplier must be a number, got None.",
+        make(noise_multiplier=None),
+    ),
+    "no clip norm at all": (ValueError, "l2_clip_norm holds no number", make(l2_clip_norm={})),
     # options
     "negative R": (ValueError, "l2_clip_norm must be at least 0, got -1.0.", make(l2_clip_norm=-1)),
     "NaN R": (ValueError, "l2_clip_norm must be at least 0, got nan.", make(l2_clip_norm=np.nan)),

@@ -66,12 +66,14 @@ def ghost_norm_twin(a: jax.Array, g: jax.Array) -> SquaredNorms:
 
 
 def _hidden(left: jax.Array, right: jax.Array, d: int, p: int) -> jax.Array:
-    """What entries of one Gram matrix that were flushed to 0 can hide, times the other matrix."""
-    t, tiny = left.shape[-1], float(jnp.finfo(left.dtype).tiny)
+    """What is hidden by flushing to 0: entries of one Gram matrix times the other, and products."""
+    _, n, t = left.shape
+    tiny = float(jnp.finfo(left.dtype).tiny)
     squares_a = jnp.sum(left * left, axis=(1, 2))
     squares_g = jnp.sum(right * right, axis=(1, 2))
     nonzero = jnp.any(left > 0, axis=(1, 2)) & jnp.any(right > 0, axis=(1, 2))
-    hidden = (tiny * t * d) * squares_g + (tiny * t * p) * squares_a + tiny
+    hidden = (tiny * t * d) * squares_g + (tiny * t * p) * squares_a
+    hidden += tiny * (1 + n * t * t)
     return jnp.where(nonzero, hidden, 0)
 
 

@@ -1,0 +1,70 @@
+"""Bugs that were: one test each, so that none comes back."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.process import run_python
+
+import bk_jax
+from bk_jax.ops.ghost_norm import ghost_norm_twin
+
+
+@pytest.mark.parametrize(("a", "g", "tokens"), [(1e-20, 1e19, 1), (3e-10, 3e-10, 100)])
+def test_the_bound_of_the_twin_survives_underflow(a, g, tokens):
+    """ghost_norm_twin: Gram entries or their products underflow to 0, and so does the bound.
+
+    The native kernel has this right (tests/ops/ghost_norm_test.py). Truth 1e-2 in the first case.
+    """
+    a, g = (np.full((1, 1, tokens, 1), x, np.float32) for x in (a, g))
+    upper = np.asarray(jax.jit(ghost_norm_twin)(a, g).upper)[0]
+    truth = (tokens * Fraction(float(a.flat[0])) * Fraction(float(g.flat[0]))) ** 2
+    assert Fraction(float(upper)) >= truth
+
+
+@pytest.mark.parametrize("clipping", ["normalize", "automatic"])
+def test_a_second_pass_in_float16_with_a_large_factor_is_finite(clipping):
+    """clipped_sum._split_power: the power overflows in the loss's float16; auto gives 8e3."""
+    grad_fn = bk_jax.clipped_value_and_grad(
+        lambda w, x: jnp.sum(x @ w).astype(jnp.float16),
+        method="ghost_clip",
+        clipping=clipping,
+        l2_clip_norm=1e4,
+    )
+    _, grad = jax.jit(grad_fn)(np.ones((3, 2), np.float32), np.full((1, 3), 1e-3, np.float32))
+    assert np.all(np.isfinite(grad))
+    assert np.linalg.norm(grad) <= 1e4
+
+
+def test_a_library_that_xla_refuses_does_not_take_the_backend_with_it():
+    """_native._register: before there is a backend, targets are queued and refused too late."""
+    run_python("""
+        import sys, types, warnings
+        module = types.ModuleType("bk_jax._cpu")
+        module.registrations = lambda: dict.fromkeys(
+            ["bk_ghost_norm", "bk_clip_factor", "bk_clipped_gemm"], object())
+        module.ffi_api_version = lambda: (9, 9)
+        sys.modules["bk_jax._cpu"] = module
+        import bk_jax, jax, numpy as np
+        warnings.simplefilter("ignore")
+        grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: (x @ w).sum())
+        jax.jit(grad_fn)(np.ones((3, 2), np.float32), np.ones((4, 3), np.float32))
+    """)
+
+
+def test_a_list_of_booleans_is_a_padding_mask():
+    """validate.padding_mask: jnp.result_type of a list raises a message of JAX's own."""
+    grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(x @ w))
+    args = (np.ones((3, 2), np.float32), np.ones((2, 3), np.float32))
+    with_list = jax.eval_shape(lambda: grad_fn(*args, is_padding_example=[False, True]))
+    assert with_list[1].shape == (3, 2)
+
+
+@pytest.mark.parametrize("options", [{"noise_multiplier": None}, {"l2_clip_norm": "1"}])
+def test_numbers_that_are_none_get_a_message_of_ours(options):
+    """validate.concrete: float(None) and float("x") speak of float(), not of the option."""
+    name = next(iter(options))
+    with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
+        bk_jax.dp_value_and_grad(lambda w, x: jnp.sum(x @ w), **options)
