@@ -1,0 +1,1 @@
+"""Tests of the steps of the transform, one file for each module."""
