@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
@@ -258,7 +257,11 @@ class Writer:
         if len(shape) > 5:
             return
         letters = "XYZ"[: len(shape) - 2]
-        spec = [self.permuted("NC" + letters), self.permuted("OI" + letters), self.permuted("NC" + letters)]
+        spec = [
+            self.permuted("NC" + letters),
+            self.permuted("OI" + letters),
+            self.permuted("NC" + letters),
+        ]
         sizes = dict(zip(spec[1], shape, strict=True))
         groups = self.one_of(*[g for g in (1, 2, 3, 4) if sizes["O"] % g == 0])
         strides, dilation, stretch = ([self.one_of(1, 1, 2) for _ in letters] for _ in range(3))
@@ -269,7 +272,11 @@ class Writer:
             image[letter] = max(-(-(window - 1) // stretch[i]) + 1, 1) + self.integer(0, 1)
         a = self.a_hidden(tuple(image[letter] for letter in spec[0]))
         numbers = tuple("".join(s) for s in spec)
-        batch_groups = 2 if image["N"] == 2 and groups == 1 and sizes["O"] % 2 == 0 and self.one_of(True, False) else 1
+        batch_groups = (
+            2
+            if image["N"] == 2 and groups == 1 and sizes["O"] % 2 == 0 and self.one_of(True, False)
+            else 1
+        )
         if self.integer(0, 5) == 0 and groups == 1:
             self.result(
                 f"lax.conv_transpose({a}, {w}, {strides}, {self.one_of('SAME', 'VALID')!r}, "
@@ -288,7 +295,7 @@ class Writer:
         mode = self.one_of("clip", "fill", "wrap")
         if self.id_type.startswith("u") and mode == "wrap":
             mode = "clip"
-        fill = ', fill_value=0.0' if mode == "fill" else ""
+        fill = ", fill_value=0.0" if mode == "fill" else ""
         index = self.one_of("ids", "ids[0]", "ids.T", "ids[0, 1]", "ids[:, :1]")
         scalar = self.one_of("ids[0, 0]", "ids[0, 2]")
         choices = [
@@ -330,7 +337,9 @@ class Writer:
 
     # --- nesting ---
 
-    def body(self, weights: list[Value], hidden: list[Value], ids: bool, closes_over: bool) -> Value:
+    def body(
+        self, weights: list[Value], hidden: list[Value], ids: bool, closes_over: bool
+    ) -> Value:
         """An indented block of statements; returns its last hidden value."""
         saved = self.weights, self.hidden, self.has_ids, self.indent
         self.weights = [*(self.weights if closes_over else ()), *weights]
@@ -389,13 +398,13 @@ class Writer:
     def write_custom(self) -> None:
         """Custom derivatives see their arguments only."""
         w, shape = self.a_weight()
-        a = self.a_hidden((2, 3))
+        a, arg, h = self.a_hidden((2, 3)), self.fresh("w"), self.fresh("h")
 
         def inner() -> str:
-            name, _ = self.body([("w", shape)], [("h", (2, 3))], False, closes_over=False)
+            name, _ = self.body([(arg, shape)], [(h, (2, 3))], False, closes_over=False)
             return f"fit({name}, (2, 3))"
 
-        name = self.function("w, h", inner)
+        name = self.function(f"{arg}, {h}", inner)
         wrap = self.one_of("doubled_vjp", "doubled_jvp")
         self.known(self.fresh("h"), (2, 3), f"{wrap}({name})({w}, {a})")
 
@@ -404,46 +413,49 @@ class Writer:
         w, shape = self.a_weight(1)
         over_weight = self.one_of(True, False)
         length = shape[0] if over_weight else 2
-        rows = [("w", shape[1:])] if over_weight else []
+        arg, h = self.fresh("w"), self.fresh("h")
+        rows = [(arg, shape[1:])] if over_weight else []
 
         def inner() -> str:
-            name, _ = self.body(rows, [("h", (3,))], False, closes_over=True)
+            name, _ = self.body(rows, [(h, (3,))], False, closes_over=True)
             return f"fit({name}, (2,))"
 
-        name = self.function("h, w", inner)
+        name = self.function(f"{h}, {arg}", inner)
         a = self.a_hidden((length, 3))
         axes = "(0, 0)" if over_weight else "(0, None)"
         self.known(self.fresh("h"), (length, 2), f"jax.vmap({name}, {axes})({a}, {w})")
 
     def write_map(self) -> None:
-        w, shape = self.a_weight(1)
+        (w, shape), arg = self.a_weight(1), self.fresh("w")
 
         def inner() -> str:
-            name, _ = self.body([("w", shape[1:])], [], False, closes_over=True)
+            name, _ = self.body([(arg, shape[1:])], [], False, closes_over=True)
             return f"fit({name}, (2,))"
 
-        name = self.function("w", inner)
+        name = self.function(arg, inner)
         self.known(self.fresh("h"), (shape[0], 2), f"lax.map({name}, {w})")
 
     def write_scan_const(self) -> None:
-        def inner() -> str:
-            name, shape = self.body([], [("h", (2, 3)), ("y", (2,))], False, closes_over=True)
-            return f"jnp.tanh(fit({name}, (2, 3)) + h), {name}"
+        h, y = self.fresh("h"), self.fresh("h")
 
-        name = self.function("h, y", inner)
+        def inner() -> str:
+            name, _ = self.body([], [(h, (2, 3)), (y, (2,))], False, closes_over=True)
+            return f"jnp.tanh(fit({name}, (2, 3)) + {h}), {name}"
+
+        name = self.function(f"{h}, {y}", inner)
         start, ys = self.a_hidden((2, 3)), self.a_hidden((3, 2))
         carry = self.fresh("h")
         reverse = self.one_of("", ", reverse=True")
-        self.known(carry, (2, 3), f"lax.scan({name}, {start}, {ys}{reverse})[{0}]")
+        self.known(carry, (2, 3), f"lax.scan({name}, {start}, {ys}{reverse})[0]")
 
     def write_scan_xs(self) -> None:
-        w, shape = self.a_weight(1)
+        (w, shape), arg, h = self.a_weight(1), self.fresh("w"), self.fresh("h")
 
         def inner() -> str:
-            name, _ = self.body([("w", shape[1:])], [("h", (2, 3))], False, closes_over=True)
-            return f"jnp.tanh(fit({name}, (2, 3)) + h), fit({name}, (2,))"
+            name, _ = self.body([(arg, shape[1:])], [(h, (2, 3))], False, closes_over=True)
+            return f"jnp.tanh(fit({name}, (2, 3)) + {h}), fit({name}, (2,))"
 
-        name = self.function("h, w", inner)
+        name = self.function(f"{h}, {arg}", inner)
         reverse = self.one_of("", ", reverse=True", ", unroll=2")
         both, start = self.fresh("s"), self.a_hidden((2, 3))
         self.write(f"{both} = lax.scan({name}, {start}, {w}{reverse})")
@@ -452,18 +464,16 @@ class Writer:
             self.known(self.fresh("h"), (shape[0], 2), f"{both}[1]")
 
     def write_scan_carry(self) -> None:
-        w, shape = self.a_weight()
-        changed = self.one_of("w", "0.5 * w", "jnp.flip(w)")
+        (w, shape), arg, h = self.a_weight(), self.fresh("w"), self.fresh("h")
+        changed = self.one_of(arg, f"0.5 * {arg}", f"jnp.flip({arg})")
 
         def inner() -> str:
-            name, _ = self.body([("w", shape)], [("h", (2, 3))], False, closes_over=True)
-            return f"(jnp.tanh(fit({name}, (2, 3)) + h), {changed}), None"
+            self.write(f"    {h}, {arg} = carry")
+            name, _ = self.body([(arg, shape)], [(h, (2, 3))], False, closes_over=True)
+            return f"(jnp.tanh(fit({name}, (2, 3)) + {h}), {changed}), None"
 
-        name = self.function("carry, _", lambda: (self.write("    h, w = carry"), inner())[1])
+        name = self.function("carry, _", inner)
         start = self.a_hidden((2, 3))
         self.known(
             self.fresh("h"), (2, 3), f"lax.scan({name}, ({start}, {w}), None, length=2)[0][0]"
         )
-
-
-__all__ = ["Program", "programs", "jnp"]

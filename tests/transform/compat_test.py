@@ -24,17 +24,17 @@ def scanned(w):
 
 # What a user writes, and the primitive that it must become for our rules to see it.
 WRITTEN = {
-    "stop_gradient": (lambda w: lax.stop_gradient(w), "stop_gradient_p"),
+    "stop_gradient": (lax.stop_gradient, "stop_gradient_p"),
     "transpose": (lambda w: w.T, "transpose_p"),
     "reshape": (lambda w: w.reshape(12), "reshape_p"),
     "column-major": (lambda w: jnp.reshape(w, 12, order="F"), "reshape_p"),
     "squeeze": (lambda w: jnp.squeeze(w[:1]), "squeeze_p"),
     "slice": (lambda w: w[:, 1:3], "slice_p"),
-    "flip": (lambda w: jnp.flip(w), "rev_p"),
+    "flip": (jnp.flip, "rev_p"),
     "cast": (lambda w: w.astype(jnp.bfloat16), "convert_element_type_p"),
     "new axis": (lambda w: w[:, None], "broadcast_in_dim_p"),
     "split": (lambda w: jnp.split(w, 2, axis=1), "split_p"),
-    "copy": (lambda w: jnp.copy(w), "copy_p"),
+    "copy": (jnp.copy, "copy_p"),
     "name": (lambda w: checkpoint_name(w, "w"), "name_p"),
     "concatenate": (lambda w: jnp.concatenate([w, w]), "concatenate_p"),
     "product": (lambda w: w @ w.T, "dot_general_p"),

@@ -43,7 +43,7 @@ def test_no_method_is_untested():
 
 
 def test_unknown_method():
-    with pytest.raises(ValueError, match="method must be one of auto, bk, .*; got 'ghots'"):
+    with pytest.raises(ValueError, match=r"method must be one of auto, bk, .*; got 'ghots'"):
         get_method("ghots")
 
 

@@ -29,7 +29,7 @@ def scanned_xs(w, x):
 SCOPES = {
     "plain": (layer, 1, ()),
     "jit": (jax.jit(layer), 2, ()),
-    "jit in jit": (jax.jit(lambda w, x: jax.jit(layer)(w, x)), 3, ()),
+    "jit in jit": (jax.jit(jax.jit(layer)), 3, ()),
     "remat": (jax.checkpoint(layer), 2, ()),
     "scan": (scanned_const, 2, (ScanAxis(4, stacked=False),)),
     "scan in remat in jit": (
