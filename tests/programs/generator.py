@@ -30,7 +30,16 @@ from programs.language import NAMES
 
 BATCH = 3
 MAX_WEIGHT, MAX_HIDDEN = 64, 160  # elements
-METHODS = ["bk", "bk_mix_opt", "bk_mix_ghost_clip", "ghost_clip", "fast_grad_clip", "opacus"]
+METHODS = [
+    "bk",
+    "ghost_clip",
+    "fast_grad_clip",
+    "bk_mix_ghost_clip",
+    "bk_mix_opt",
+    "mix_ghost_clip",
+]
+METHODS += ["opacus", "tf_privacy"]
+SHAPES = [(4, 3), (3, 3), (2, 3, 4), (4, 4), (3, 2), (3,), (2, 2, 3), (6, 1), (), (2, 3, 2, 2)]
 ID_TYPES = ["int32", "int64", "uint32", "uint8", "int8"]
 
 
@@ -66,17 +75,14 @@ class Program:
 
 @st.composite
 def programs(draw: Any, statements: int = 5) -> Program:
-    """Random programs of up to that many statements at the top level."""
-    shapes = {
-        f"p{i}": tuple(draw(st.lists(st.integers(1, 4), min_size=0, max_size=3)))
-        for i in range(draw(st.integers(1, 3)))
-    }
+    """Random programs of at most that many statements at the top level, at least half as many."""
+    shapes = {f"p{i}": tuple(draw(st.sampled_from(SHAPES))) for i in range(draw(st.integers(1, 4)))}
     id_type = draw(st.sampled_from(ID_TYPES))
     writer = Writer(draw, shapes, id_type)
-    for _ in range(draw(st.integers(1, statements))):
+    for _ in range(draw(st.integers(statements // 2, statements))):
         writer.statement()
     lines = [f'    {name} = params["{"ab"[i % 2]}"]["{name}"]' for i, name in enumerate(shapes)]
-    total = " + ".join(f"jnp.sum(jnp.sin({name}))" for name, _ in writer.hidden[-3:])
+    total = " + ".join(f"jnp.sum(jnp.sin({name}))" for name, _ in writer.hidden[-6:])
     source = "\n".join([
         "def loss(params, batch):", "    x, ids = batch", *lines, *writer.lines,
         '    anchors = jnp.sum(params["a"]["anchor"]) + jnp.sum(params["b"]["anchor"])',
@@ -165,13 +171,18 @@ class Writer:
         self.write(f"{name} = {function}({expression})")
         self.hidden.append((name, shape))
 
+    def use(self, write: Callable[[str], str], shape: tuple[int, ...]) -> None:
+        """A use with a hidden value of that shape; often another one of the same form."""
+        for _ in range(self.one_of(1, 1, 2)):
+            self.result(write(self.a_hidden(shape)))
+
     def statement(self) -> None:
-        forms = [self.write_view, self.write_einsum, self.write_dot, self.write_conv]
+        forms = 2 * [self.write_view, self.write_einsum, self.write_dot, self.write_conv]
         forms += [self.write_view, self.write_elementwise, self.write_unknown]
         if self.has_ids:
-            forms += [self.write_lookup, self.write_lookup]
+            forms += 2 * [self.write_lookup, self.write_tied]
         if self.depth < 2:
-            forms += [self.write_nested, self.write_nested]
+            forms += 3 * [self.write_nested]
         self.one_of(*forms)()
 
     # --- views ---
@@ -229,10 +240,11 @@ class Writer:
         in_y = [c for c, role in zip(names, roles, strict=True) if role != "d"]
         left = "".join(self.permuted([*in_a, *tokens]))
         out = "".join(self.permuted([*in_y, *tokens]))
-        a = self.a_hidden(tuple(sizes[c] for c in left))
-        operands = [(left, a), (names, w)]
-        (one, x), (two, y) = self.permuted(operands)
-        self.result(f'jnp.einsum("{one},{two}->{out}", {x}, {y})')
+        a_shape = tuple(sizes[c] for c in left)
+        if self.one_of(True, False):
+            self.use(lambda a: f'jnp.einsum("{left},{names}->{out}", {a}, {w})', a_shape)
+        else:
+            self.use(lambda a: f'jnp.einsum("{names},{left}->{out}", {w}, {a})', a_shape)
 
     def write_dot(self) -> None:
         """`dot_general` itself: dimensions in any order."""
@@ -244,13 +256,12 @@ class Writer:
         a_shape = tuple(2 if i < 0 else shape[i] for i in taken)
         in_a = [[taken.index(i) for i in part] for part in (contract, batch)]
         in_w = [contract, batch]
-        a = self.a_hidden(a_shape)
         if self.one_of(True, False):
             numbers = tuple((tuple(p), tuple(q)) for p, q in zip(in_a, in_w, strict=True))
-            self.result(f"lax.dot_general({a}, {w}, {numbers})")
+            self.use(lambda a: f"lax.dot_general({a}, {w}, {numbers})", a_shape)
         else:
             numbers = tuple((tuple(q), tuple(p)) for p, q in zip(in_a, in_w, strict=True))
-            self.result(f"lax.dot_general({w}, {a}, {numbers})")
+            self.use(lambda a: f"lax.dot_general({w}, {a}, {numbers})", a_shape)
 
     def write_conv(self) -> None:
         w, shape = self.a_weight(3)
@@ -270,23 +281,16 @@ class Writer:
         for i, letter in enumerate(letters):  # large enough for one output pixel
             window = (sizes[letter] - 1) * dilation[i] + 1 - sum(padding[i])
             image[letter] = max(-(-(window - 1) // stretch[i]) + 1, 1) + self.integer(0, 1)
-        a = self.a_hidden(tuple(image[letter] for letter in spec[0]))
-        numbers = tuple("".join(s) for s in spec)
-        batch_groups = (
-            2
-            if image["N"] == 2 and groups == 1 and sizes["O"] % 2 == 0 and self.one_of(True, False)
-            else 1
-        )
-        if self.integer(0, 5) == 0 and groups == 1:
-            self.result(
-                f"lax.conv_transpose({a}, {w}, {strides}, {self.one_of('SAME', 'VALID')!r}, "
-                f"dimension_numbers={numbers})"
-            )
+        shape = tuple(image[letter] for letter in spec[0])
+        numbers = tuple("".join(letters) for letters in spec)
+        if groups == 1 and self.integer(0, 5) == 0:
+            how = f"{strides}, {self.one_of('SAME', 'VALID')!r}, dimension_numbers={numbers}"
+            self.use(lambda a: f"lax.conv_transpose({a}, {w}, {how})", shape)
             return
-        self.result(
-            f"lax.conv_general_dilated({a}, {w}, {strides}, {padding}, {stretch}, {dilation}, "
-            f"{numbers}, {groups}, {batch_groups})"
-        )
+        pairs = image["N"] == 2 and groups == 1 and sizes["O"] % 2 == 0
+        batch_groups = self.one_of(1, 1, 2) if pairs else 1
+        how = f"{strides}, {padding}, {stretch}, {dilation}, {numbers}, {groups}, {batch_groups}"
+        self.use(lambda a: f"lax.conv_general_dilated({a}, {w}, {how})", shape)
 
     def write_lookup(self) -> None:
         w, shape = self.a_weight(1)
@@ -312,6 +316,15 @@ class Writer:
             choices.append(f"jax.vmap(lambda row, i: row[i], (0, None))({w}, ids[0])")
             choices.append(f"jax.vmap(lambda row, i: row[i])({w}, fit(ids, ({shape[0]},)))")
         self.result(self.one_of(*choices))
+
+    def write_tied(self) -> None:
+        """A table that is looked up and multiplied by."""
+        w, shape = self.a_weight(2)
+        axis, one, two = self.integer(0, 1), self.one_of("ids", "ids[0]"), self.one_of("", ".T")
+        w = f"{w}.reshape({shape[0]}, -1)"
+        self.result(f'jnp.take({w}, {one}, axis={axis}, mode="clip")')
+        columns = self.shape_of(w + two)[0]
+        self.use(lambda a: f"{a} @ {w}{two}", (2, columns))
 
     # --- other uses ---
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
-from support.structure import equations
 
 from bk_jax import _compat, book, sites, views
 from bk_jax.rules import USE_RULES
-from transform.steps import count_up
+from transform.steps import count_up, equations
 
 prims = _compat.prims
 W, IDS = count_up(3, 4), np.int32([1, 2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,17 @@ from bk_jax.plan import Plan, make_plan
 from bk_jax.routes import force_routes
 from bk_jax.sites import Sites, find_sites
 from bk_jax.trace import Leaf
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Every equation of a jaxpr, those of inner jaxprs included, on every JAX that we support."""
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for value in eqn.params.values():
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                if hasattr(getattr(item, "jaxpr", item), "eqns"):
+                    yield from equations(item)
 
 
 def count_up(*shape: int, dtype: Any = np.float32) -> np.ndarray:

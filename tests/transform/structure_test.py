@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from support.structure import equations, jaxpr_shapes, same_up_to_layout
+from support.structure import jaxpr_shapes, same_up_to_layout
 
 import bk_jax
 from bk_jax._compat import prims
-from transform.steps import count_up
+from transform.steps import count_up, equations
 
 BATCH = 6
 # No two products of these and the batch are equal, so a shape says what it belongs to.
