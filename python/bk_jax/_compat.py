@@ -25,15 +25,16 @@ Primitive = jex_core.Primitive
 
 
 def _primitive(name: str) -> Any:
-    """A primitive by its JAX name, from the stable list or else from where it is defined."""
-    if hasattr(prims, name):
-        return getattr(prims, name)
+    """A primitive that the stable list lacks, from where it is defined; `None` if JAX has none."""
     from jax._src.lax import lax as lax_internal
+    from jax._src.lax import slicing as slicing_internal
 
-    return getattr(lax_internal, name)
+    homes = (prims, lax_internal, slicing_internal)
+    return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
 
 
 split_p = _primitive("split_p")
+unstack_p = _primitive("unstack_p")
 optimization_barrier_p = _primitive("optimization_barrier_p")
 
 

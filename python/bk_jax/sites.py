@@ -160,6 +160,8 @@ class _Walk:
 
 def _move(eqn: Any, operands: list[_Tracked | None]) -> list[_Tracked | None] | None:
     """Step 3: the equation as a view, or `None`."""
+    if eqn.primitive in views.PASS_THROUGH:
+        return operands
     if eqn.primitive is prims.concatenate_p:
         joined = views.concatenate(eqn, [op.views if op else None for op in operands])
         axes = {op.axes for op in operands if op}

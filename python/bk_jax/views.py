@@ -160,10 +160,6 @@ def _rev(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
     return _follow(eqn, views, (tuple(eqn.params["dimensions"]),), "rev")
 
 
-def _same_value(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
-    return [views for _ in eqn.outvars]
-
-
 def _convert(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]] | None:
     both = (eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype)
     return [views] if all(jnp.issubdtype(d, jnp.floating) for d in both) else None
@@ -190,6 +186,16 @@ def _split(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
     return outs
 
 
+def _unstack(eqn: Any, views: tuple[View, ...]) -> list[tuple[View, ...]]:
+    axis, in_shape = int(eqn.params["axis"]), tuple(eqn.invars[0].aval.shape)
+    outs = []
+    for index, var in enumerate(eqn.outvars):
+        pick = functools.partial(jax.lax.index_in_dim, index=index, axis=axis, keepdims=False)
+        step = Step("unstack", (axis, index), in_shape, pick)
+        outs.append(tuple(view.then(step, tuple(var.aval.shape)) for view in views))
+    return outs
+
+
 VIEW_RULES: dict[Any, ViewRule] = {
     prims.transpose_p: _transpose,
     prims.reshape_p: _reshape,
@@ -199,8 +205,17 @@ VIEW_RULES: dict[Any, ViewRule] = {
     prims.convert_element_type_p: _convert,
     prims.broadcast_in_dim_p: _broadcast,
     _compat.split_p: _split,
-    prims.copy_p: _same_value,
-    prims.name_p: _same_value,
+}
+if _compat.unstack_p is not None:  # older JAX writes slices instead
+    VIEW_RULES[_compat.unstack_p] = _unstack
+
+# Each output is the operand of the same number: these say where, when or under which name a value is.
+PASS_THROUGH = {
+    prims.copy_p,
+    prims.device_put_p,
+    prims.name_p,
+    prims.sharding_constraint_p,
+    _compat.optimization_barrier_p,
 }
 
 

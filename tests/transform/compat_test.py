@@ -33,7 +33,16 @@ WRITTEN = {
     "cast": (lambda w: w.astype(jnp.bfloat16), "convert_element_type_p"),
     "new axis": (lambda w: w[:, None], "broadcast_in_dim_p"),
     "split": (lambda w: jnp.split(w, 2, axis=1), "split_p"),
+    "unstack": (jnp.unstack, "unstack_p"),
     "copy": (jnp.copy, "copy_p"),
+    "device_put": (jax.device_put, "device_put_p"),
+    "barrier": (lax.optimization_barrier, "optimization_barrier_p"),
+    "sharding": (
+        lambda w: lax.with_sharding_constraint(
+            w, jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        ),
+        "sharding_constraint_p",
+    ),
     "name": (lambda w: checkpoint_name(w, "w"), "name_p"),
     "concatenate": (lambda w: jnp.concatenate([w, w]), "concatenate_p"),
     "product": (lambda w: w @ w.T, "dot_general_p"),
@@ -50,6 +59,10 @@ WRITTEN = {
 }
 
 
+if _compat.unstack_p is None:  # older JAX writes slices instead
+    del WRITTEN["unstack"]
+
+
 def primitive(name):
     return getattr(_compat, name, None) or getattr(prims, name)
 
@@ -63,7 +76,7 @@ def test_what_users_write_becomes_the_primitive_that_we_match(name):
 
 def test_every_primitive_that_we_match_on_is_visited():
     visited = {primitive(expected) for _, expected in WRITTEN.values()}
-    matched = {*views.VIEW_RULES, *USE_RULES, *sites._ENTER, *book._ENTER}
+    matched = {*views.VIEW_RULES, *views.PASS_THROUGH, *USE_RULES, *sites._ENTER, *book._ENTER}
     matched |= {prims.concatenate_p, prims.stop_gradient_p, prims.cond_p}
     assert matched == visited
 

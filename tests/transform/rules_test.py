@@ -185,11 +185,19 @@ def test_lookups(name):
     np.testing.assert_array_equal(use.record([TABLE, ids]), expected)
 
 
+def test_a_scalar_index_under_vmap_is_a_lookup():
+    """A gather that keeps the axis of the row, and has an index for every axis."""
+    use = lookup_use(lambda w, i: jax.vmap(lambda j: w[j])(i).sum(), [1, 0, 2])
+    assert use.sizes[1] == 3
+    ids = np.int32([[1, 0], [-7, 0], [9, 0]])
+    np.testing.assert_array_equal(use.record([TABLE, ids]), [1, 0, len(TABLE) - 1])
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", "int64"])
 def test_ids_of_every_width(dtype, x64):
     use = lookup_use(lambda w, i: w.at[i].get(mode="fill", fill_value=0.0).sum(), [0, 1, 2])
     info = np.iinfo(dtype)
-    ids = jnp.asarray([info.max, 3, info.min], dtype)
+    ids = jnp.asarray([[info.max], [3], [info.min]], dtype)
     expected = [-1, 3, 0 if info.min == 0 else -1]
     np.testing.assert_array_equal(use.record([TABLE, ids]), expected)
 

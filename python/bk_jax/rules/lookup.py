@@ -24,7 +24,8 @@ Dims = tuple[int, ...]
 class LookupUse:
     """How one gather maps onto the grouped form; see the module's docstring."""
 
-    index_operands: tuple[int, ...]  # those that hold the index: one array, or one scalar
+    index_operand: int
+    index_component: int  # which number of an index vector is the row
     clamps: bool
     result_order: Dims  # result dimensions in the order t, p
     result_shape: Dims
@@ -48,8 +49,8 @@ class LookupUse:
 
     def record(self, operands: list[Any]) -> jax.Array:
         """The row numbers of one example, `[T]`; -1 for an index that reads nothing."""
-        (operand,) = self.index_operands
-        ids = jnp.ravel(operands[operand])
+        indices = jnp.atleast_1d(operands[self.index_operand])
+        ids = jnp.ravel(indices[..., self.index_component])
         last = self.sizes[2] - 1
         inside = jnp.clip(ids, 0, min(last, jnp.iinfo(ids.dtype).max)).astype(jnp.int32)
         if self.clamps:
@@ -74,39 +75,50 @@ def gather_rule(
     eqn: Any, operand: int, views: tuple[View, ...]
 ) -> tuple[LookupUse, tuple[View, ...]] | None:
     """A gather of whole rows along one axis of the parameter."""
-    numbers, slice_sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
+    numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     table, indices = eqn.invars[0].aval, eqn.invars[1].aval
-    if operand != 0 or numbers.operand_batching_dims or len(numbers.start_index_map) != 1:
+    axis = _row_axis(numbers.collapsed_slice_dims, eqn.params["slice_sizes"], table.shape)
+    if operand != 0 or axis is None or axis not in numbers.start_index_map:
         return None
-    (axis,) = numbers.start_index_map
-    row = tuple(1 if i == axis else size for i, size in enumerate(table.shape))
-    if numbers.collapsed_slice_dims != (axis,) or tuple(slice_sizes) != row:
+    if numbers.operand_batching_dims:
         return None
-    offsets = list(numbers.offset_dims)
-    tokens = [i for i in range(eqn.outvars[0].aval.ndim) if i not in offsets]
-    clamps = eqn.params["mode"] == jax.lax.GatherScatterMode.CLIP
+    clamps = mode == jax.lax.GatherScatterMode.CLIP
+    if len(numbers.start_index_map) > 1 and not clamps:
+        return None  # clamping makes an index into a whole dimension 0, other modes may drop it
+    kept = [i for i in range(table.ndim) if i not in numbers.collapsed_slice_dims]
+    offset_of = dict(zip(kept, numbers.offset_dims, strict=True))
+    tokens = [i for i in range(eqn.outvars[0].aval.ndim) if i not in numbers.offset_dims]
+    tokens += [offset_of[axis]] if axis in offset_of else []
+    offsets = [offset_of[i] for i in kept if i != axis]
+    index = (1, numbers.start_index_map.index(axis))
     num_tokens = math.prod(indices.shape[:-1])
-    return _make(eqn, views, axis, (1,), clamps, tokens, offsets, num_tokens)
+    return _make(eqn, views, axis, index, clamps, tokens, offsets, num_tokens)
+
+
+def _row_axis(collapsed: Dims, slice_sizes: Dims, shape: Dims) -> int | None:
+    """The one axis of which a single entry is read while all others are read whole."""
+    partial = [i for i, (s, n) in enumerate(zip(slice_sizes, shape, strict=True)) if s != n]
+    axes = list(dict.fromkeys([*collapsed, *partial]))
+    return axes[0] if len(axes) == 1 and slice_sizes[axes[0]] == 1 else None
 
 
 def dynamic_slice_rule(
     eqn: Any, operand: int, views: tuple[View, ...]
 ) -> tuple[LookupUse, tuple[View, ...]] | None:
     """One row of the parameter, at an index known only at run time."""
-    table, slice_sizes = eqn.invars[0].aval, eqn.params["slice_sizes"]
-    partial = [i for i, (s, n) in enumerate(zip(slice_sizes, table.shape, strict=True)) if s != n]
-    if operand != 0 or len(partial) != 1 or slice_sizes[partial[0]] != 1:
+    table = eqn.invars[0].aval
+    axis = _row_axis((), eqn.params["slice_sizes"], table.shape)
+    if operand != 0 or axis is None:
         return None
-    (axis,) = partial
     others = [i for i in range(table.ndim) if i != axis]
-    return _make(eqn, views, axis, (1 + axis,), True, [axis], others, 1)
+    return _make(eqn, views, axis, (1 + axis, 0), True, [axis], others, 1)
 
 
 def _make(
     eqn: Any,
     views: tuple[View, ...],
     axis: int,
-    index_operands: tuple[int, ...],
+    index: tuple[int, int],  # operand and component
     clamps: bool,
     tokens: list[int],
     offsets: list[int],
@@ -119,7 +131,8 @@ def _make(
     by_dimension = sorted(range(len(columns)), key=lambda i: columns[i])
     rows = shape[base[axis]]
     use = LookupUse(
-        index_operands=index_operands,
+        index_operand=index[0],
+        index_component=index[1],
         clamps=clamps,
         result_order=(*tokens, *(offsets[i] for i in by_dimension)),
         result_shape=tuple(eqn.outvars[0].aval.shape),
