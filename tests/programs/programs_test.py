@@ -24,7 +24,7 @@ def check(program: Program) -> None:
         check_against_oracle(loss, params, batch, rtol=RTOL, **options)
 
 
-@settings(max_examples=COUNT or 25, derandomize=not COUNT)
+@settings(max_examples=COUNT or 15, derandomize=not COUNT)
 @given(program=programs())
 def test_random_programs(x64, program):
     if LOG:
