@@ -3,11 +3,11 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-cpp test-py sanitize lint lint-cpp lint-py lint-sh format bench wheel lock clean
+.PHONY: help setup demo test test-cpp test-py test-oldest sanitize lint lint-cpp lint-py lint-sh format bench wheel lock clean
 
 help: ## list the targets
 	@echo "usage: make <target>"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## install what is missing, build the native module
 	@tools/setup.sh
@@ -16,13 +16,16 @@ demo: setup ## train a small network privately and show accuracy, epsilon and co
 	@$(PY) examples/digits.py
 
 test: setup ## run all C++ and Python tests; the last line counts them
-	@$(PY) tools/run_tests.py cpp py
+	@$(PY) tools/run_tests.py cpp py oldest
 
 test-cpp: setup ## run the C++ tests
 	@$(PY) tools/run_tests.py cpp
 
 test-py: setup ## run the Python tests and doctests; make test-py PYTEST="-k clip -x" selects
 	@$(PY) tools/run_tests.py py --pytest $(PYTEST)
+
+test-oldest: setup ## run the tests of the transform on the oldest JAX that is supported
+	@$(PY) tools/run_tests.py oldest
 
 sanitize: setup ## run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	@$(PY) tools/run_tests.py cpp --sanitizers asan ubsan tsan
@@ -55,7 +58,7 @@ wheel: setup ## build a wheel into dist/, install it into a new environment and 
 lock: setup ## resolve pyproject.toml's dependencies anew into requirements.lock
 	@$(PY) tools/lock.py
 
-clean: ## remove what was built; .venv stays
+clean: ## remove what was built; environments stay
 	@if command -v bazel >/dev/null && [ -f WORKSPACE ]; then bazel clean; fi
 	rm -rf build dist python/bk_jax/_*.so python/*.egg-info compile_commands.json
 	find python tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

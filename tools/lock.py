@@ -1,9 +1,10 @@
-"""Writes requirements.lock: the exact version of every Python package that the set-up installs.
+"""Writes the locks: the exact version of every Python package that the set-up installs.
 
     python tools/lock.py [--upgrade]
 
-pip resolves what pyproject.toml declares (dependencies, all extras, build requirements) without
-installing anything. Without `--upgrade` the versions of the present lock are kept where they fit.
+requirements.lock is what pyproject.toml declares (dependencies, all extras, build requirements);
+requirements-oldest.lock the oldest JAX that it allows, with what the transform's tests need. pip
+resolves both without installing anything. Without `--upgrade` the versions of the present lock are kept where they fit.
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
+OLDEST_LOCK = ROOT / "requirements-oldest.lock"
+OLDEST = [
+    "jax==0.9.0",
+    "jaxlib==0.9.0",
+    "dp-accounting",
+    "hypothesis",
+    "packaging",
+    "pytest",
+    "pytest-xdist",
+]
 PYTHON = "3.11.2"  # Debian 12's; some packages ask for a later 3.11
 HEADER = (
     f"# Written by tools/lock.py for Python {PYTHON}: change pyproject.toml, then run make lock.\n"
@@ -54,10 +65,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
     arguments = parser.parse_args()
-    keep = LOCK if LOCK.exists() and not arguments.upgrade else None
-    versions = resolve(declared(), keep)
-    LOCK.write_text(HEADER + "".join(f"{name}=={versions[name]}\n" for name in sorted(versions)))
-    print(f"{LOCK.name}: {len(versions)} packages")
+    for lock, requirements in ((LOCK, declared()), (OLDEST_LOCK, OLDEST)):
+        keep = lock if lock.exists() and not arguments.upgrade else None
+        versions = resolve(requirements, keep)
+        lock.write_text(HEADER + "".join(f"{n}=={versions[n]}\n" for n in sorted(versions)))
+        print(f"{lock.name}: {len(versions)} packages")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Runs the C++ tests, the Python tests or both, and closes with one line: `N passed, N failed`.
+"""Runs the suites that are named and closes with one line: `N passed, N failed`.
 
-    python tools/run_tests.py cpp py [--pytest arguments for pytest]
+    python tools/run_tests.py cpp py oldest [--pytest arguments for pytest]
 
-Both suites run even if the first one fails. A target that does not build counts as a failed test.
+`cpp`: GoogleTest; `py`: pytest; `oldest`: the transform's tests again, on the oldest JAX that is supported.
+Every suite runs even if another one fails. A target that does not build counts as a failed test.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import bazel
+import oldest_jax
 
 # Tests mostly trace and compile, on one core each: two processes take half the time of one. Each
 # costs a start of JAX and its memory, so there are not more than eight.
@@ -69,11 +71,26 @@ def run_cpp(sanitizer: str | None = None) -> Count:
 
 def run_py(arguments: list[str]) -> Count:
     """Runs pytest, doctests included, with JAX's check for leaked tracers."""
+    environment = {"JAX_CHECK_TRACER_LEAKS": "1"} | os.environ
+    return _run_pytest([sys.executable, "-m", "pytest", *arguments], environment)
+
+
+def run_oldest() -> Count:
+    """Runs the tests of the transform in the environment of the oldest JAX."""
+    print("Tests of the transform on the oldest JAX:", flush=True)
+    try:
+        oldest_jax.make_environment()
+    except subprocess.CalledProcessError as error:
+        print(f"the environment of the oldest JAX could not be made: {error}", flush=True)
+        return Count(failed=1)
+    return _run_pytest(oldest_jax.pytest_command(*oldest_jax.TESTS), oldest_jax.environment())
+
+
+def _run_pytest(command: list[str], environment: dict[str, str]) -> Count:
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch, "pytest.xml")
-        command = [sys.executable, "-m", "pytest", f"--junitxml={log}", *PARALLEL, *arguments]
-        environment = {"JAX_CHECK_TRACER_LEAKS": "1"} | os.environ
-        code = subprocess.run(command, cwd=bazel.ROOT, env=environment, check=False).returncode
+        full = [*command, f"--junitxml={log}", *PARALLEL]
+        code = subprocess.run(full, cwd=bazel.ROOT, env=environment, check=False).returncode
         total = count_cases(log) if log.exists() else Count()
     if code != 0 and total.failed == 0:
         total += Count(failed=1)  # pytest stopped before it had a result
@@ -82,7 +99,7 @@ def run_py(arguments: list[str]) -> Count:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("suites", nargs="+", choices=["cpp", "py"])
+    parser.add_argument("suites", nargs="+", choices=["cpp", "py", "oldest"])
     parser.add_argument("--sanitizers", nargs="+", default=[None], help="configs for the C++ tests")
     parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="pytest arguments")
     arguments = parser.parse_args()
@@ -91,6 +108,8 @@ def main() -> None:
         total += sum((run_cpp(sanitizer) for sanitizer in arguments.sanitizers), Count())
     if "py" in arguments.suites:
         total += run_py(arguments.pytest)
+    if "oldest" in arguments.suites:
+        total += run_oldest()
     sys.stderr.flush()
     if total.skipped:
         print(f"{total.skipped} skipped")

@@ -115,5 +115,10 @@ def test_diagnose_lists_the_custom_calls(capsys):
 def test_diagnose_names_versions(capsys):
     bk_jax.diagnose()
     out = capsys.readouterr().out
-    for text in (bk_jax.__version__, jax.__version__, jaxlib.version.__version__, "cpu:0"):
+    for text in (
+        bk_jax.__version__,
+        jax.__version__,
+        jaxlib.version.__version__,
+        str(jax.devices()[0]),
+    ):
         assert text in out

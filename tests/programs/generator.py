@@ -122,8 +122,8 @@ class Writer:
         return list(self.draw_from(st.permutations(list(items))))
 
     def a_weight(self, at_least: int = 0) -> Value:
-        """A weight with that many dimensions or more; axes are added where none has."""
-        name, shape = self.one_of(*self.weights)
+        """A weight with that many dimensions or more; the newest views are the likeliest."""
+        name, shape = self.one_of(*self.weights, *2 * self.weights[-2:])
         if len(shape) < at_least:
             shape = (*[1] * (at_least - len(shape)), *shape)
             name = f"{name}.reshape({shape})"
@@ -158,6 +158,8 @@ class Writer:
             name = self.fresh("w")
             self.write(f"{name} = {expression}")
             self.weights.append((name, shape))
+            if self.one_of(True, False):  # what nothing uses tests nothing
+                self.write_einsum((name, shape))
 
     def result(self, expression: str) -> None:
         """A new hidden value, kept small in number and in size."""
@@ -230,8 +232,8 @@ class Writer:
 
     # --- linear uses ---
 
-    def write_einsum(self) -> None:
-        w, shape = self.a_weight()
+    def write_einsum(self, weight: Value | None = None) -> None:
+        w, shape = weight or self.a_weight()
         roles = [self.one_of("n", "d", "d", "p", "p") for _ in shape]
         names = "abcdef"[: len(shape)]
         tokens = "uv"[: self.integer(0, 2)]

@@ -7,7 +7,7 @@ import os
 import pathlib
 
 from hypothesis import given, settings
-from support.oracle import check_against_oracle
+from support.oracle import Arguments, check_against_oracle, per_example
 
 from programs.generator import Program, programs
 
@@ -19,9 +19,10 @@ RTOL = 1e-10
 def check(program: Program) -> None:
     """The method that users get, and another one."""
     loss, params, batch = program.loss(), program.params(), program.batch()
+    truth = per_example(loss, (params, batch), Arguments())
     for method in ("auto", program.options["method"]):
         options = {**program.options, "method": method}
-        check_against_oracle(loss, params, batch, rtol=RTOL, **options)
+        check_against_oracle(loss, params, batch, rtol=RTOL, truth=truth, **options)
 
 
 @settings(max_examples=COUNT or 15, derandomize=not COUNT)

@@ -165,6 +165,7 @@ def check_against_oracle(
     kwargs: dict[str, Any] | None = None,
     rtol: float | None = None,
     jit: bool = True,
+    truth: PerExample | None = None,
     **options: Any,
 ) -> tuple[Any, ...]:
     """Checks value, aux, norms, factors, clipped sums and counts against the oracle.
@@ -176,6 +177,7 @@ def check_against_oracle(
       kwargs: keyword arguments of the loss.
       rtol: relative error of norms and of the terms of the sums; default: from dtype and sizes.
       jit: whether the transform is compiled as a whole.
+      truth: what `per_example` returned for these arguments, to save its time.
       **options: options of `dp_value_and_grad`; unknown ones are handed through.
 
     Returns:
@@ -189,7 +191,7 @@ def check_against_oracle(
     out = run(*args, is_padding_example=is_padding_example, **kwargs)
     out = jax.tree.map(np.asarray, out)
 
-    truth = per_example(loss_fn, args, how, **kwargs)
+    truth = truth or per_example(loss_fn, args, how, **kwargs)
     size = len(truth.losses)
     is_padding = np.zeros(size, bool) if is_padding_example is None else is_padding_example
     check = _Check(truth, parameters(args, how.argnums), np.asarray(is_padding), options, rtol)

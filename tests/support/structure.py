@@ -15,8 +15,13 @@ def equations(jaxpr: Any) -> Iterator[Any]:
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     for eqn in jaxpr.eqns:
         yield eqn
-        for inner in jex_core.jaxprs_in_params(eqn.params):
-            yield from equations(inner)
+        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_jaxpr):
+            if _is_jaxpr(inner):
+                yield from equations(inner)
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return isinstance(value, jex_core.Jaxpr | jex_core.ClosedJaxpr)
 
 
 def jaxpr_shapes(jaxpr: Any) -> set[tuple[int, ...]]:
