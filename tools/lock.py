@@ -4,7 +4,8 @@
 
 requirements.lock is what pyproject.toml declares (dependencies, all extras, build requirements);
 requirements-oldest.lock the oldest JAX that it allows, with what the transform's tests need. pip
-resolves both without installing anything. Without `--upgrade` the versions of the present lock are kept where they fit.
+resolves both without installing anything. Without `--upgrade` the versions of the present locks are
+kept where they fit.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python tools/run_tests.py cpp py oldest [--pytest arguments for pytest]
 
-`cpp`: GoogleTest; `py`: pytest; `oldest`: the transform's tests again, on the oldest JAX that is supported.
+`cpp`: GoogleTest; `py`: pytest; `oldest`: the transform's tests again, on the oldest JAX.
 Every suite runs even if another one fails. A target that does not build counts as a failed test.
 """
 

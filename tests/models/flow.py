@@ -7,6 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen
 
 from models import layers
 from models.model import (
@@ -23,7 +24,6 @@ from models.model import (
     next_token_loss,
     tokens,
 )
-from models.transformers import linen_gpt2
 
 BATCH = (images(1, B, T, D), labels(2, 4))
 MLP_SHAPES = {"first": layers.dense_shapes(D, 6), "second": layers.dense_shapes(6, 4)}
@@ -113,7 +113,7 @@ def vmap_inside() -> Model:
 
     def logits(params, batch):
         ids, x = batch
-        token = jax.vmap(lambda i: jnp.take(params["embedding"], i, axis=0))
+        token = jax.vmap(lambda i: params["embedding"][i])
         x = x + jax.vmap(token)(ids)
         per_token = jax.vmap(jax.vmap(lambda v: params["shared"] @ v))
         members = jax.vmap(lambda w, b: jnp.sin(x @ w + b))(params["w"], params["b"])
@@ -171,16 +171,19 @@ def fori_loop() -> Model:
 
 
 def views_of_parameters() -> Model:
-    """One fused array cut into weights; weights joined, transposed, reshaped, rounded and reversed."""
+    """One fused array cut into weights; weights joined, transposed, unstacked and reversed."""
 
     def logits(params, x):
         q, k = jnp.split(params["fused"][:, : 2 * D], 2, axis=1)
         x = jnp.sin(x @ q) + jnp.cos(x @ k.T) + x @ params["fused"][:, 2 * D :]
         joined = jnp.concatenate([params["left"], params["right"]], axis=1)
         x = jnp.sin(x @ joined.reshape(D, 2, 3).transpose(0, 2, 1).reshape(D, 6))
+        for kernel in jnp.unstack(params["stack"]):
+            x = jnp.sin(x @ kernel)
         return (x @ params["flat"][::-1].reshape(6, 4)).mean(1)
 
-    shapes = {"fused": (D, 3 * D), "left": (D, 2), "right": (D, 4), "flat": (24,)}
+    shapes = {"fused": (D, 3 * D), "left": (D, 2), "right": (D, 4), "stack": (2, 6, 6)}
+    shapes["flat"] = (24,)
     return Model(classification_loss(logits), (fill(shapes), BATCH), dict.fromkeys(shapes, "dense"))
 
 
@@ -228,14 +231,20 @@ def mixed_precision_plain() -> Model:
 
 
 def mixed_precision_linen() -> Model:
-    """The GPT2 of linen's layers with `dtype=bfloat16`: parameters are cast at every use."""
-    apply, params, kinds = linen_gpt2(jnp.bfloat16)
+    """Layers with `dtype=bfloat16`: parameters are cast at every use."""
 
-    def logits(params, ids):
-        return apply(params, ids).astype(jnp.float32)
+    class Low(linen.Module):
+        @linen.compact
+        def __call__(self, ids):
+            embed = linen.Embed(VOCAB, D, dtype=jnp.bfloat16)
+            x = linen.LayerNorm(epsilon=0.1, dtype=jnp.bfloat16)(embed(ids))
+            x = linen.gelu(linen.Dense(D, dtype=jnp.bfloat16)(x))
+            return embed.attend(x).astype(jnp.float32)
 
-    args = (params, tokens(1, B, T + 1))
-    return Model(next_token_loss(logits), args, kinds, dtype=jnp.bfloat16)
+    module, ids = Low(), tokens(1, B, T + 1)
+    params = fill(jax.eval_shape(module.init, jax.eval_shape(jax.random.key, 0), ids))
+    kinds = {"*/embedding": "tied", "*/kernel": "dense", "*/bias": "leaf", "*/scale": "leaf"}
+    return Model(next_token_loss(module.apply), (params, ids), kinds, dtype=jnp.bfloat16)
 
 
 MODELS = [

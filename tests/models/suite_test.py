@@ -140,6 +140,12 @@ def different_methods(case: Case) -> Iterator[str]:
             yield method
 
 
+@functools.cache
+def mixed_case() -> Case:
+    """A model on which every method does something else."""
+    return make_case(flow.custom_vjp_inside())
+
+
 def test_float32(case):
     check(case, case.grad_fn(), np.float32)
 
@@ -151,6 +157,15 @@ def test_microbatches(double, case):
 def test_every_method(double, case):
     for method in different_methods(case):
         check(case, case.grad_fn(method=method), np.float64)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_method_is_another(double, method):
+    """Here none is left out."""
+    case = mixed_case()
+    everything = [frozenset(ways(case, name)) for name in METHODS]
+    assert len(set(everything)) == len(METHODS)
+    check(case, case.grad_fn(method=method), np.float64)
 
 
 def test_routes(case):

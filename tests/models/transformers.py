@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import haiku as hk
 import jax
@@ -53,44 +51,32 @@ def gpt2_plain() -> Model:
 class LinenBlock(linen.Module):
     """A pre-norm block of linen's own layers."""
 
-    dtype: Any = None
-
     @linen.compact
     def __call__(self, x, mask=None):
-        h = linen.LayerNorm(epsilon=0.1, dtype=self.dtype)(x)
-        x = x + linen.MultiHeadDotProductAttention(num_heads=2, dtype=self.dtype)(h, mask=mask)
-        h = linen.LayerNorm(epsilon=0.1, dtype=self.dtype)(x)
-        h = linen.gelu(linen.Dense(2 * D, dtype=self.dtype)(h))
-        return x + linen.Dense(D, dtype=self.dtype)(h)
+        h = linen.LayerNorm(epsilon=0.1)(x)
+        x = x + linen.MultiHeadDotProductAttention(num_heads=2)(h, mask=mask)
+        h = linen.LayerNorm(epsilon=0.1)(x)
+        return x + linen.Dense(D)(linen.gelu(linen.Dense(2 * D)(h)))
 
 
 class LinenGPT2(linen.Module):
     """Learned positions, causal attention, `Embed.attend` as the head."""
 
-    dtype: Any = None
-
     @linen.compact
     def __call__(self, ids):
-        embed = linen.Embed(VOCAB, D, dtype=self.dtype)
-        position = linen.Embed(T, D, name="position", dtype=self.dtype)
-        x = embed(ids) + position(jnp.arange(ids.shape[1]))
-        x = LinenBlock(self.dtype)(x, linen.make_causal_mask(ids))
-        return embed.attend(linen.LayerNorm(epsilon=0.1, dtype=self.dtype)(x))
+        embed = linen.Embed(VOCAB, D)
+        x = embed(ids) + linen.Embed(T, D, name="position")(jnp.arange(ids.shape[1]))
+        return embed.attend(LinenBlock()(x, linen.make_causal_mask(ids)))
 
 
 LINEN_KINDS = {"*/kernel": "dense", "*/bias": "leaf", "*/scale": "leaf"}
 
 
-def linen_gpt2(dtype: Any = None) -> tuple[Any, Any, dict[str, str]]:
-    module = LinenGPT2(dtype)
+def gpt2_linen() -> Model:
+    module = LinenGPT2()
     params = fill(jax.eval_shape(module.init, KEY, IDS[:, :-1]))
     kinds = {"*/Embed_0/embedding": "tied", "*/position/embedding": "lookup", **LINEN_KINDS}
-    return module.apply, params, kinds
-
-
-def gpt2_linen() -> Model:
-    apply, params, kinds = linen_gpt2()
-    return Model(next_token_loss(apply), (params, IDS), kinds)
+    return Model(next_token_loss(module.apply), (params, IDS), kinds)
 
 
 class NnxGPT2(nnx.Module):
@@ -193,6 +179,17 @@ def decoder_haiku() -> Model:
     return Model(next_token_loss(module.apply), (params, IDS), kinds)
 
 
+class LinenEncoder(linen.Module):
+    """Attention of one head with joined projections, and a feed-forward layer, post-norm."""
+
+    @linen.compact
+    def __call__(self, x, bias=0.0):
+        qkv = linen.DenseGeneral((3, 1, D), name="qkv")(x)
+        q, k, v = (qkv[:, :, i] for i in range(3))
+        x = linen.LayerNorm(epsilon=0.1)(x + layers.attention(q, k, v, bias)[:, :, 0])
+        return x + linen.Dense(D)(linen.relu(linen.Dense(2 * D)(x)))
+
+
 class LinenBert(linen.Module):
     """Token, position and type embeddings; a pooler; a masked-word head tied to the tokens."""
 
@@ -201,11 +198,11 @@ class LinenBert(linen.Module):
         embed = linen.Embed(VOCAB, D, name="token")
         x = embed(ids) + linen.Embed(2, D, name="type")(types)
         x = x + linen.Embed(T, D, name="position")(jnp.arange(T))
-        x = linen.LayerNorm(epsilon=0.1)(x)
-        x = LinenBlock()(x, linen.make_attention_mask(is_real, is_real))
+        bias = jnp.where(is_real, 0, -1e9).astype(x.dtype)
+        x = LinenEncoder()(x, bias[:, None, None])
         pooled = linen.tanh(linen.Dense(D, name="pooler")(x[:, 0]))
         is_next = linen.Dense(2, name="next_sentence")(pooled)
-        hidden = linen.LayerNorm(epsilon=0.1)(linen.gelu(linen.Dense(D, name="transform")(x)))
+        hidden = linen.gelu(linen.Dense(D, name="transform")(x))
         bias = self.param("output_bias", linen.initializers.zeros, (VOCAB,))
         return embed.attend(hidden) + bias, is_next
 
@@ -242,8 +239,7 @@ class LinenViT(linen.Module):
         cls = self.param("cls", linen.initializers.zeros, (1, 1, D))
         x = jnp.concatenate([jnp.broadcast_to(cls, (x.shape[0], 1, D)), x], axis=1)
         x = x + self.param("position", linen.initializers.zeros, (1, x.shape[1], D))
-        x = LinenBlock()(x)
-        return linen.Dense(4, name="head")(linen.LayerNorm(epsilon=0.1)(x)[:, 0])
+        return linen.Dense(4, name="head")(LinenEncoder()(x)[:, 0])
 
 
 def vit_linen() -> Model:
@@ -351,6 +347,7 @@ MODELS = [
     gpt2_plain,
     gpt2_linen,
     gpt2_nnx,
+    decoder_equinox,
     decoder_haiku,
     bert_linen,
     vit_linen,
