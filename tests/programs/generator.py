@@ -76,7 +76,7 @@ class Program:
 @st.composite
 def programs(draw: Any, statements: int = 5) -> Program:
     """Random programs of at most that many statements at the top level, at least half as many."""
-    shapes = {f"p{i}": tuple(draw(st.sampled_from(SHAPES))) for i in range(draw(st.integers(1, 4)))}
+    shapes = {f"p{i}": tuple(draw(st.sampled_from(SHAPES))) for i in range(draw(st.integers(1, 6)))}
     id_type = draw(st.sampled_from(ID_TYPES))
     writer = Writer(draw, shapes, id_type)
     for _ in range(draw(st.integers(statements // 2, statements))):
@@ -108,6 +108,7 @@ class Writer:
         self.id_type = id_type
         self.has_ids = True
         self.weights: list[Value] = list(shapes.items())
+        self.unused = list(self.weights)
         self.hidden: list[Value] = [("x", (1, 5))]
 
     # --- drawing ---
@@ -122,8 +123,14 @@ class Writer:
         return list(self.draw_from(st.permutations(list(items))))
 
     def a_weight(self, at_least: int = 0) -> Value:
-        """A weight with that many dimensions or more; the newest views are the likeliest."""
-        name, shape = self.one_of(*self.weights, *2 * self.weights[-2:])
+        """A weight with that many dimensions or more.
+
+        Likeliest are the newest views, and parameters that have no use yet: many uses of one
+        parameter in different ways all end at the leaf tap.
+        """
+        unused = [weight for weight in self.unused if weight in self.weights]  # in scope
+        name, shape = self.one_of(*self.weights, *2 * self.weights[-2:], *3 * unused)
+        self.unused = [other for other in self.unused if other[0] != name]
         if len(shape) < at_least:
             shape = (*[1] * (at_least - len(shape)), *shape)
             name = f"{name}.reshape({shape})"
@@ -208,6 +215,7 @@ class Writer:
             f"jnp.concatenate([{', '.join(self.one_of(*joined) for _ in range(2))}], {axis})"
             if shape else f"jnp.stack([{w}, {w}])",
             f"jnp.stack([{w}, {w}], {axis})",
+            f"jnp.concatenate([{w}, {w}], {axis})" if shape else f"jnp.stack([{w}, {w}])",
             f"jnp.expand_dims({w}, {axis})",
             f"jnp.squeeze({w})",
             f"jnp.flip({w})",

@@ -1,0 +1,118 @@
+"""What a private train step costs: its time and memory over the step that is not private.
+
+    python benchmarks/steps/step_benchmark.py gpt2 --batch 8 --length 100
+
+Candidates run in one process, interleaved; a ratio is the median over pairs of neighbours, with a 95 %
+interval. The row A/A compares the plain step with itself: differences of its size mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+import bk_jax
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+import models
+import paired
+
+
+class Step(NamedTuple):
+    """A compiled step: seconds to trace and lower, seconds of XLA, temporary bytes of XLA."""
+
+    run: Any
+    trace: float
+    compile: float
+    temporary: int
+
+
+def compiled(fun: Any, *args: Any) -> Step:
+    start = time.perf_counter()
+    lowered = jax.jit(fun).lower(*args)
+    middle = time.perf_counter()
+    step = lowered.compile()
+    end = time.perf_counter()
+    memory = step.memory_analysis()
+    temporary = memory.temp_size_in_bytes if memory is not None else 0
+    return Step(lambda: step(*args), middle - start, end - middle, temporary)
+
+
+def candidates(task: models.Task, names: list[str]) -> dict[str, Step]:
+    """The steps to compare with the plain one."""
+    key = jax.random.key(1)
+    steps = {}
+    for name in names:
+        if name == "with noise":
+            noisy = bk_jax.dp_value_and_grad(task.loss)
+
+            def run(params: Any, batch: Any, key: Any, noisy: Any = noisy) -> Any:
+                return noisy(params, batch, key=key)
+
+            steps[name] = compiled(run, task.params, task.batch, key)
+        else:
+            method = "auto" if name == "without noise" else name
+            fun = bk_jax.clipped_value_and_grad(task.loss, method=method)
+            steps[name] = compiled(fun, task.params, task.batch)
+        report(f"compiled {name}")
+    return steps
+
+
+def report(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+HEADER = ("step", "seconds", "ratio", "95 % interval", "temp", "trace", "XLA")
+WIDTHS = (18, 8, 6, 14, 6, 6, 6)
+
+
+def print_row(cells: Sequence[str]) -> None:
+    first, *rest = (cell.rjust(width) for cell, width in zip(cells, WIDTHS, strict=True))
+    print(" ".join([first.strip().ljust(WIDTHS[0]), *rest]), flush=True)
+
+
+def table(plain: Step, steps: dict[str, Step], budget: float) -> None:
+    """One row per step; all but the seconds are ratios to the plain step."""
+    print_row(HEADER)
+    for name, step in {"A/A": plain, **steps}.items():
+        c = paired.compare(plain.run, step.run, budget=budget)
+        memory = step.temporary / max(plain.temporary, 1)
+        costs = (memory, step.trace / plain.trace, step.compile / plain.compile)
+        interval = f"{c.low:.3f} .. {c.high:.3f}"
+        numbers = [f"{cost:.2f}" for cost in costs]
+        print_row([name, f"{c.second:.3f}", f"{c.ratio:.3f}", interval, *numbers])
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("model", choices=sorted(models.MODELS))
+    parser.add_argument("--batch", type=int, help="examples in a batch")
+    parser.add_argument("--length", type=int, help="tokens of an example (gpt2, roberta)")
+    parser.add_argument("--depth", type=int, help="layers (mlp) or blocks (transformers)")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds for each comparison")
+    parser.add_argument(
+        "--steps", nargs="+", default=["without noise", "with noise", "tf_privacy"],
+        help="'without noise', 'with noise', or a method by name",
+    )  # fmt: skip
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse()
+    sizes = {name: getattr(arguments, name) for name in ("batch", "length", "depth")}
+    sizes = {name: size for name, size in sizes.items() if size is not None}
+    task = models.MODELS[arguments.model](**sizes)
+    task = models.Task(task.loss, *jax.device_put((task.params, task.batch)))
+    plain = compiled(jax.value_and_grad(task.loss), task.params, task.batch)
+    report(f"compiled the plain step: {plain.temporary / 1e6:.0f} MB of temporaries")
+    table(plain, candidates(task, arguments.steps), arguments.budget)
+
+
+if __name__ == "__main__":
+    main()
