@@ -88,14 +88,26 @@ def call(
 
     The choice is made when XLA lowers the program for a platform, so one traced program serves all.
     """
-    portable = functools.partial(twin, **attributes)
+    branches = _branches(target, twin, tuple(results), tuple(attributes.items()))
     if not available(target):
-        return tuple(portable(*operands))
-    native = jax.ffi.ffi_call(target, list(results), vmap_method="sequential")
-    return tuple(
-        jax.lax.platform_dependent(
-            *operands,
-            cpu=lambda *xs: tuple(native(*xs, **attributes)),
-            default=lambda *xs: tuple(portable(*xs)),
-        )
-    )
+        return branches["default"](*operands)
+    return jax.lax.platform_dependent(*operands, **branches)
+
+
+@functools.cache
+def _branches(
+    target: str,
+    twin: Callable[..., Any],
+    results: tuple[jax.ShapeDtypeStruct, ...],
+    attributes: tuple[tuple[str, Any], ...],
+) -> dict[str, Callable[..., tuple[jax.Array, ...]]]:
+    """What runs on which platform; the same objects for the same call, so that JAX traces them once."""
+
+    def native(*operands: jax.Array) -> tuple[jax.Array, ...]:
+        run = jax.ffi.ffi_call(target, list(results), vmap_method="sequential")
+        return tuple(run(*operands, **dict(attributes)))
+
+    def portable(*operands: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(twin(*operands, **dict(attributes)))
+
+    return {"cpu": native, "default": portable}
