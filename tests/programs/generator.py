@@ -76,7 +76,7 @@ class Program:
 @st.composite
 def programs(draw: Any, statements: int = 5) -> Program:
     """Random programs of at most that many statements at the top level, at least half as many."""
-    shapes = {f"p{i}": tuple(draw(st.sampled_from(SHAPES))) for i in range(draw(st.integers(1, 6)))}
+    shapes = {f"p{i}": tuple(draw(st.sampled_from(SHAPES))) for i in range(draw(st.integers(1, 4)))}
     id_type = draw(st.sampled_from(ID_TYPES))
     writer = Writer(draw, shapes, id_type)
     for _ in range(draw(st.integers(statements // 2, statements))):
@@ -165,8 +165,8 @@ class Writer:
             name = self.fresh("w")
             self.write(f"{name} = {expression}")
             self.weights.append((name, shape))
-            if self.one_of(True, False):  # what nothing uses tests nothing
-                self.write_einsum((name, shape))
+            if self.one_of(True, True, False):  # what nothing uses tests nothing
+                self.one_of(self.write_einsum, self.write_dot)((name, shape))
 
     def result(self, expression: str) -> None:
         """A new hidden value, kept small in number and in size."""
@@ -187,7 +187,7 @@ class Writer:
 
     def statement(self) -> None:
         forms = 2 * [self.write_view, self.write_einsum, self.write_dot, self.write_conv]
-        forms += [self.write_view, self.write_elementwise, self.write_unknown]
+        forms += [self.write_view, self.write_joined, self.write_elementwise, self.write_unknown]
         if self.has_ids:
             forms += 2 * [self.write_lookup, self.write_tied]
         if self.depth < 2:
@@ -215,7 +215,6 @@ class Writer:
             f"jnp.concatenate([{', '.join(self.one_of(*joined) for _ in range(2))}], {axis})"
             if shape else f"jnp.stack([{w}, {w}])",
             f"jnp.stack([{w}, {w}], {axis})",
-            f"jnp.concatenate([{w}, {w}], {axis})" if shape else f"jnp.stack([{w}, {w}])",
             f"jnp.expand_dims({w}, {axis})",
             f"jnp.squeeze({w})",
             f"jnp.flip({w})",
@@ -229,6 +228,16 @@ class Writer:
             f"lax.stop_gradient({w})",
             f"jnp.diagonal({w})" if len(shape) > 1 else w,
         ))  # fmt: skip
+
+    def write_joined(self) -> None:
+        """A weight joined with itself, or with a part of itself."""
+        w, shape = self.a_weight(1)
+        axis = self.integer(0, len(shape) - 1)
+        part = (
+            f"lax.slice_in_dim({w}, {self.integer(0, shape[axis] - 1)}, {shape[axis]}, 1, {axis})"
+        )
+        other = self.one_of(w, part, f"jnp.flip({w})")
+        self.view(f"jnp.concatenate([{', '.join(self.permuted([w, other]))}], {axis})")
 
     def another_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         rest, out = math.prod(shape), []
@@ -256,9 +265,9 @@ class Writer:
         else:
             self.use(lambda a: f'jnp.einsum("{names},{left}->{out}", {w}, {a})', a_shape)
 
-    def write_dot(self) -> None:
+    def write_dot(self, weight: Value | None = None) -> None:
         """`dot_general` itself: dimensions in any order."""
-        w, shape = self.a_weight()
+        w, shape = weight or self.a_weight()
         dims = self.permuted(range(len(shape)))
         cut, end = sorted((self.integer(0, len(shape)), self.integer(0, len(shape))))
         contract, batch = dims[:cut], dims[cut:end]
