@@ -89,3 +89,20 @@ def bind_primitive(primitive: Any, operands: Sequence[Any], params: dict[str, An
     """Evaluates a primitive that carries no function among its parameters."""
     out = primitive.bind(*operands, **params)
     return list(out) if primitive.multiple_results else [out]
+
+
+def inner_jaxprs(eqn: Any) -> Iterator[Any]:
+    """The jaxprs among the parameters of an equation: bodies, branches."""
+    for value in eqn.params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if hasattr(item, "eqns") or hasattr(getattr(item, "jaxpr", None), "eqns"):
+                yield item
+
+
+def contains(jaxpr: Any, primitive: Any) -> bool:
+    """Whether a primitive occurs in a jaxpr, at any depth."""
+    opened, _ = split_closed(jaxpr)
+    return any(
+        eqn.primitive is primitive or any(contains(inner, primitive) for inner in inner_jaxprs(eqn))
+        for eqn in opened.eqns
+    )

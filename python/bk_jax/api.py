@@ -256,7 +256,8 @@ class DPValueAndGrad:
     ) -> ClippedSum:
         arrays = [jnp.asarray(array) for array in parameters.trainable_arrays()]
         examples = jax.tree_util.tree_leaves(batch)
-        task = Task(traced, plan, clipping, self.method.second_backward, arrays)
+        twice = self.method.second_backward and traced.is_surely_linear
+        task = Task(traced, plan, clipping, twice, arrays)
         size = 1 if self.method.loop else self.microbatch_size
         if size is None or size >= is_padding.shape[0]:
             return clipped_sum(task, examples, is_padding)

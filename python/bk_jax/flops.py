@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from bk_jax import _compat
@@ -32,15 +31,8 @@ def _equation_flops(eqn: Any) -> int:
         kernel = eqn.invars[1].aval.shape
         features = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]
         return 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // max(features, 1)
-    inner = [count_flops(sub) for sub in _sub_jaxprs(eqn)]
+    inner = [count_flops(sub) for sub in _compat.inner_jaxprs(eqn)]
     if not inner:
         return 0
     total = max(inner) if eqn.primitive is prims.cond_p else sum(inner)
     return total * eqn.params.get("length", 1) if eqn.primitive is prims.scan_p else total
-
-
-def _sub_jaxprs(eqn: Any) -> Iterator[Any]:
-    for value in eqn.params.values():
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            if hasattr(item, "eqns") or hasattr(getattr(item, "jaxpr", None), "eqns"):
-                yield item

@@ -15,6 +15,10 @@
 All give the same gradients up to rounding. A *route* is what is done with one weight: `ghost` and
 `fused` keep activations and output gradients and differ in the norm; `store` keeps the per-example
 gradient instead; `sparse` is for lookups; `leaf` taps the parameter itself.
+
+A second back-propagation starts from the loss times the clip factor, which gives the clipped gradient
+only if back-propagation is linear. The backward function of a `jax.custom_vjp` need not be: a loss that
+contains one keeps the book in every method.
 """
 
 from __future__ import annotations

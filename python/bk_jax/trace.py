@@ -76,6 +76,15 @@ class Traced:
     leaves: tuple[Leaf, ...]
 
     @property
+    def is_surely_linear(self) -> bool:
+        """Whether back-propagation is linear in its seed.
+
+        JAX's own rules are; the backward function of a `custom_vjp` may be anything, such as one that
+        clips what it is given.
+        """
+        return not _compat.contains(self.jaxpr, _compat.prims.custom_vjp_call_p)
+
+    @property
     def num_leaves(self) -> int:
         """Number of trainable arrays, which are the jaxpr's first inputs."""
         return len(self.leaves)

@@ -68,3 +68,21 @@ def test_numbers_that_are_none_get_a_message_of_ours(options):
     name = next(iter(options))
     with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
         bk_jax.dp_value_and_grad(lambda w, x: jnp.sum(x @ w), **options)
+
+
+@jax.custom_vjp
+def signs_of_gradients(x):
+    return x
+
+
+signs_of_gradients.defvjp(lambda x: (x, None), lambda _, ct: (jnp.sign(ct),))
+
+
+@pytest.mark.parametrize("method", ["ghost_clip", "fast_grad_clip", "mix_ghost_clip"])
+def test_a_backward_function_that_is_not_linear(method):
+    """clipped_sum: sign(C g) is not C sign(g), so a second pass would add 4, not R = 1."""
+    grad_fn = bk_jax.clipped_value_and_grad(
+        lambda w, x: jnp.sum(signs_of_gradients(x @ w)), method=method, keep_batch_dim=False
+    )
+    _, grads = grad_fn(np.ones((16, 1), np.float32), np.ones((1, 16), np.float32))
+    np.testing.assert_allclose(grads, np.full((16, 1), 0.25), rtol=1e-5)
