@@ -34,6 +34,7 @@ def _primitive(name: str) -> Any:
 
 
 split_p = _primitive("split_p")
+stack_p = _primitive("stack_p")
 unstack_p = _primitive("unstack_p")
 optimization_barrier_p = _primitive("optimization_barrier_p")
 

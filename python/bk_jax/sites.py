@@ -162,8 +162,8 @@ def _move(eqn: Any, operands: list[_Tracked | None]) -> list[_Tracked | None] | 
     """Step 3: the equation as a view, or `None`."""
     if eqn.primitive in views.PASS_THROUGH:
         return operands
-    if eqn.primitive is prims.concatenate_p:
-        joined = views.concatenate(eqn, [op.views if op else None for op in operands])
+    if eqn.primitive in views.JOINS:
+        joined = views.join(eqn, [op.views if op else None for op in operands])
         axes = {op.axes for op in operands if op}
         return [_Tracked(joined, axes.pop())] if joined and len(axes) == 1 else None
     rule = views.VIEW_RULES.get(eqn.primitive)

@@ -219,31 +219,42 @@ PASS_THROUGH = {
 }
 
 
-def concatenate(eqn: Any, operands: Sequence[tuple[View, ...] | None]) -> tuple[View, ...] | None:
-    """The views of a concatenation whose every operand is a parameter, else `None`.
+def join(eqn: Any, operands: Sequence[tuple[View, ...] | None]) -> tuple[View, ...] | None:
+    """The views of a concatenation or stack whose every operand is a parameter, else `None`.
 
     Each operand is seen as padded with zeros to the whole, so that a leaf's part of a gradient of the
     whole is the transpose of that padding.
     """
     if any(views is None for views in operands):
         return None
-    axis = int(eqn.params["dimension"])
+    stacks = eqn.primitive is _compat.stack_p
+    axis = int(eqn.params["axis" if stacks else "dimension"])
     shape = tuple(eqn.outvars[0].aval.shape)
     out: list[View] = []
     start = 0
     for var, views in zip(eqn.invars, operands, strict=True):
-        size = var.aval.shape[axis]
-        step = _pad_step(tuple(var.aval.shape), axis, start, shape[axis])
+        in_shape = tuple(var.aval.shape)
+        place = _Place(axis, start, shape[axis], new_axis=stacks)
+        step = Step("join", dataclasses.astuple(place), in_shape, place.apply)
         out.extend(view.then(step, shape) for view in views or ())
-        start += size
+        start += 1 if stacks else in_shape[axis]
     return tuple(out)
 
 
-def _pad_step(in_shape: Shape, axis: int, start: int, whole: int) -> Step:
-    config = [(0, 0, 0)] * len(in_shape)
-    config[axis] = (start, whole - start - in_shape[axis], 0)
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where an operand lies in the whole: from `start` along an axis of size `whole`."""
 
-    def apply(x: Any) -> Any:
+    axis: int
+    start: int
+    whole: int
+    new_axis: bool
+
+    def apply(self, x: Any) -> Any:
+        x = jnp.expand_dims(x, self.axis) if self.new_axis else x
+        config = [(0, 0, 0)] * x.ndim
+        config[self.axis] = (self.start, self.whole - self.start - x.shape[self.axis], 0)
         return jax.lax.pad(x, jnp.zeros((), x.dtype), config)
 
-    return Step("pad", (axis, start, whole), in_shape, apply)
+
+JOINS = {prims.concatenate_p, _compat.stack_p}  # older JAX has no stack and concatenates

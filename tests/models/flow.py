@@ -171,7 +171,7 @@ def fori_loop() -> Model:
 
 
 def views_of_parameters() -> Model:
-    """One fused array cut into weights; weights joined, transposed, unstacked and reversed."""
+    """One fused array cut into weights; weights joined, transposed, stacked, unstacked, reversed."""
 
     def logits(params, x):
         q, k = jnp.split(params["fused"][:, : 2 * D], 2, axis=1)
@@ -180,10 +180,12 @@ def views_of_parameters() -> Model:
         x = jnp.sin(x @ joined.reshape(D, 2, 3).transpose(0, 2, 1).reshape(D, 6))
         for kernel in jnp.unstack(params["stack"]):
             x = jnp.sin(x @ kernel)
+        layers = jnp.stack([params["layer1"], params["layer2"]])
+        x, _ = jax.lax.scan(lambda x, kernel: (jnp.sin(x @ kernel), None), x, layers)
         return (x @ params["flat"][::-1].reshape(6, 4)).mean(1)
 
     shapes = {"fused": (D, 3 * D), "left": (D, 2), "right": (D, 4), "stack": (2, 6, 6)}
-    shapes["flat"] = (24,)
+    shapes |= {"flat": (24,), "layer1": (6, 6), "layer2": (6, 6)}
     return Model(classification_loss(logits), (fill(shapes), BATCH), dict.fromkeys(shapes, "dense"))
 
 

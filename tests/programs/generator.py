@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -73,13 +74,55 @@ class Program:
         return rng.normal(size=(BATCH, 5)), rng.integers(low, 6, (BATCH, 3)).astype(self.id_type)
 
 
+class Drawn:
+    """Choices that Hypothesis makes: it shrinks what fails, and varies what it has seen."""
+
+    def __init__(self, draw: Any) -> None:
+        self.draw = draw
+
+    def one_of(self, *choices: Any) -> Any:
+        return self.draw(st.sampled_from(choices))
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def permuted(self, items: Any) -> list[Any]:
+        return list(self.draw(st.permutations(list(items))))
+
+
+class Seeded:
+    """Choices by a random number generator: independent ones for each seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def one_of(self, *choices: Any) -> Any:
+        return self.random.choice(choices)
+
+    def integer(self, low: int, high: int) -> int:
+        return self.random.randint(low, high)
+
+    def permuted(self, items: Any) -> list[Any]:
+        return self.random.sample(list(items), len(items))
+
+
 @st.composite
 def programs(draw: Any, statements: int = 5) -> Program:
-    """Random programs of at most that many statements at the top level, at least half as many."""
-    shapes = {f"p{i}": tuple(draw(st.sampled_from(SHAPES))) for i in range(draw(st.integers(1, 4)))}
-    id_type = draw(st.sampled_from(ID_TYPES))
-    writer = Writer(draw, shapes, id_type)
-    for _ in range(draw(st.integers(statements // 2, statements))):
+    """Random programs as a strategy of Hypothesis."""
+    return write_program(Drawn(draw), statements)
+
+
+def program_of_seed(seed: int, statements: int = 5) -> Program:
+    """The random program of that number."""
+    return write_program(Seeded(seed), statements)
+
+
+def write_program(choices: Drawn | Seeded, statements: int) -> Program:
+    """A program of at most that many statements at the top level, at least half as many."""
+    shapes = {f"p{i}": choices.one_of(*SHAPES) for i in range(choices.integer(1, 4))}
+    id_type = choices.one_of(*ID_TYPES)
+    writer = Writer(choices, shapes, id_type)
+    for _ in range(choices.integer(statements // 2, statements)):
         writer.statement()
     lines = [f'    {name} = params["{"ab"[i % 2]}"]["{name}"]' for i, name in enumerate(shapes)]
     total = " + ".join(f"jnp.sum(jnp.sin({name}))" for name, _ in writer.hidden[-6:])
@@ -88,9 +131,9 @@ def programs(draw: Any, statements: int = 5) -> Program:
         '    anchors = jnp.sum(params["a"]["anchor"]) + jnp.sum(params["b"]["anchor"])',
         f"    return {total} + (2 + jnp.sin(x[0, 0])) * anchors",
     ])  # fmt: skip
-    options = {"l2_clip_norm": draw(st.sampled_from([1.0, {"a": 0.7, "b": 30.0}]))}
-    options["method"] = draw(st.sampled_from(METHODS))
-    return Program(source, shapes, id_type, draw(st.integers(0, 2**16)), options)
+    options = {"l2_clip_norm": choices.one_of(1.0, {"a": 0.7, "b": 30.0})}
+    options["method"] = choices.one_of(*METHODS)
+    return Program(source, shapes, id_type, choices.integer(0, 2**16), options)
 
 
 Value = tuple[str, tuple[int, ...]]
@@ -99,8 +142,10 @@ Value = tuple[str, tuple[int, ...]]
 class Writer:
     """Writes statements and knows the shape of every name in scope."""
 
-    def __init__(self, draw: Any, shapes: dict[str, tuple[int, ...]], id_type: str) -> None:
-        self.draw_from = draw
+    def __init__(
+        self, choices: Drawn | Seeded, shapes: dict[str, tuple[int, ...]], id_type: str
+    ) -> None:
+        self.one_of, self.integer, self.permuted = choices.one_of, choices.integer, choices.permuted
         self.lines: list[str] = []
         self.indent = "    "
         self.depth = 0
@@ -112,15 +157,6 @@ class Writer:
         self.hidden: list[Value] = [("x", (1, 5))]
 
     # --- drawing ---
-
-    def one_of(self, *choices: Any) -> Any:
-        return self.draw_from(st.sampled_from(choices))
-
-    def integer(self, low: int, high: int) -> int:
-        return self.draw_from(st.integers(low, high))
-
-    def permuted(self, items: Any) -> list[Any]:
-        return list(self.draw_from(st.permutations(list(items))))
 
     def a_weight(self, at_least: int = 0) -> Value:
         """A weight with that many dimensions or more.

@@ -45,6 +45,7 @@ WRITTEN = {
     ),
     "name": (lambda w: checkpoint_name(w, "w"), "name_p"),
     "concatenate": (lambda w: jnp.concatenate([w, w]), "concatenate_p"),
+    "stack": (lambda w: jnp.stack([w, w]), "stack_p"),
     "product": (lambda w: w @ w.T, "dot_general_p"),
     "convolution": (
         lambda w: lax.conv_general_dilated(w[None], w[None], (1,), "SAME"),
@@ -59,8 +60,9 @@ WRITTEN = {
 }
 
 
-if _compat.unstack_p is None:  # older JAX writes slices instead
-    del WRITTEN["unstack"]
+for name in ("stack", "unstack"):  # older JAX concatenates and slices instead
+    if getattr(_compat, f"{name}_p") is None:
+        del WRITTEN[name]
 
 
 def primitive(name):
@@ -77,7 +79,7 @@ def test_what_users_write_becomes_the_primitive_that_we_match(name):
 def test_every_primitive_that_we_match_on_is_visited():
     visited = {primitive(expected) for _, expected in WRITTEN.values()}
     matched = {*views.VIEW_RULES, *views.PASS_THROUGH, *USE_RULES, *sites._ENTER, *book._ENTER}
-    matched |= {prims.concatenate_p, prims.stop_gradient_p, prims.cond_p}
+    matched |= {*filter(None, views.JOINS), prims.stop_gradient_p, prims.cond_p}
     assert matched == visited
 
 

@@ -50,6 +50,13 @@ def test_elements_read_of_a_concatenation_leave_out_the_padding():
     assert read == [[2, 5], [0, 3]]
 
 
+def test_a_stack_is_a_view_of_its_parts():
+    site = only_site(lambda w, v: product(jnp.stack([w, v], 1)), [count_up(2, 2), count_up(2, 2)])
+    back = [transpose_view(view, jnp.arange(8.0)) for view in site.views]
+    np.testing.assert_array_equal(back[0], [[0, 1], [4, 5]])
+    np.testing.assert_array_equal(back[1], [[2, 3], [6, 7]])
+
+
 def test_elements_read_over_all_steps_of_a_scan():
     def loss(w):
         return lax.scan(lambda h, row: (h + product(row[:2]), None), 0.0, w)[0]
