@@ -36,6 +36,15 @@ struct ClippedGemmShape {
   int64_t n;
 };
 
+// A block of a larger array: element i of the block is element start + i of the
+// whole. Each list has `rank` entries; start + size <= whole.
+struct BlockShape {
+  int64_t rank;
+  const int64_t* size;
+  const int64_t* start;
+  const int64_t* whole;
+};
+
 }  // namespace bk
 
 #endif  // BK_JAX_CUSTOM_CALLS_SHAPES_H_

@@ -25,6 +25,8 @@ nb::dict Registrations() {
   targets["bk_ghost_norm"] = Capsule(BkGhostNorm);
   targets["bk_clip_factor"] = Capsule(BkClipFactor);
   targets["bk_clipped_gemm"] = Capsule(BkClippedGemm);
+  targets["bk_gaussian"] = Capsule(BkGaussian);
+  targets["bk_chacha_bits"] = Capsule(BkChachaBits);
   return targets;
 }
 

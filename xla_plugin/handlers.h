@@ -3,9 +3,12 @@
 #ifndef BK_JAX_XLA_PLUGIN_HANDLERS_H_
 #define BK_JAX_XLA_PLUGIN_HANDLERS_H_
 
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "custom_calls/noise.h"
 #include "custom_calls/parallel.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -29,12 +32,27 @@ absl::Status RunClippedGemm(Parallel& parallel, xla::ffi::AnyBuffer lhs,
                             xla::ffi::AnyBuffer factor, xla::ffi::AnyBuffer rhs,
                             xla::ffi::AnyBuffer sum);
 
+// x [...], key [8], stddev [], start [rank of x] -> x + stddev * noise. x is
+// the block at `start` of an array of shape `whole`. `start` is an operand,
+// because one program runs on all devices and each of them has its own block.
+absl::Status RunGaussian(Parallel& parallel, NoiseStream stream,
+                         const std::vector<int64_t>& whole,
+                         xla::ffi::AnyBuffer x, xla::ffi::AnyBuffer key,
+                         xla::ffi::AnyBuffer stddev, xla::ffi::AnyBuffer start,
+                         xla::ffi::AnyBuffer out);
+
+// key [8] -> words [n]
+absl::Status RunChachaBits(Parallel& parallel, NoiseStream stream,
+                           xla::ffi::AnyBuffer key, xla::ffi::AnyBuffer words);
+
 }  // namespace bk
 
 extern "C" {
 XLA_FFI_Error* BkGhostNorm(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkClipFactor(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkClippedGemm(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkGaussian(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkChachaBits(XLA_FFI_CallFrame* call_frame);
 }
 
 #endif  // BK_JAX_XLA_PLUGIN_HANDLERS_H_

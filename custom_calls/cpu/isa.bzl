@@ -1,11 +1,39 @@
 """One library per instruction set: the same bodies, other flags."""
 
-def isa_library(name, copts = [], cpu = None):
+def isa_library(name, vector_bytes, copts = [], cpu = None):
+    """Defines library `name` with the table of an instruction set, and `name`_noise with its noise bodies."""
+    common = {
+        "target_compatible_with": ["@platforms//cpu:" + cpu] if cpu else [],
+        "deps": [":kernels"],
+    }
+    native.cc_library(
+        name = name + "_noise",
+        srcs = [
+            "chacha-inl.h",
+            "gaussian_isa.cc",
+            "gaussian_isa.h",
+            "narrow-inl.h",
+            "normal-inl.h",
+            "vector-inl.h",
+        ],
+        # The same numbers everywhere: a contracted multiply-add rounds differently from its two parts.
+        copts = copts + [
+            "-O3",
+            "-ffp-contract=off",
+            "-fno-math-errno",
+        ],
+        local_defines = [
+            "BK_ISA=" + name,
+            "BK_VECTOR_BYTES=%d" % vector_bytes,
+        ],
+        **common
+    )
     native.cc_library(
         name = name,
         srcs = [
             name + ".cc",
             "clipped_gemm-inl.h",
+            "gaussian_isa.h",
             "ghost_norm-inl.h",
             "table-inl.h",
             "vector-inl.h",
@@ -16,6 +44,6 @@ def isa_library(name, copts = [], cpu = None):
             "-ffp-contract=fast",
             "-fno-math-errno",
         ],
-        target_compatible_with = ["@platforms//cpu:" + cpu] if cpu else [],
-        deps = [":kernels"],
+        target_compatible_with = common["target_compatible_with"],
+        deps = common["deps"] + [":" + name + "_noise"],
     )

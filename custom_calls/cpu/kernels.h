@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "custom_calls/element.h"
+#include "custom_calls/noise.h"
 
 namespace bk {
 
@@ -72,6 +73,25 @@ struct GemmTask {
   Accumulator<T>* out;  // [m, n] of this weight
 };
 
+// out[i] = x[i] + stddev * normal(position + i), i < count.
+template <class T>
+struct GaussianTask {
+  NoiseStream stream;
+  Accumulator<T> stddev;
+  uint64_t position;
+  int64_t count;
+  const T* x;
+  T* out;
+};
+
+// out[i] = word position + i of the stream, i < count.
+struct ChachaTask {
+  NoiseStream stream;
+  uint64_t position;
+  int64_t count;
+  uint32_t* out;
+};
+
 template <class T>
 struct ElementKernels {
   // Tiles (I, J >= I) of the Gram matrices, where tile row I starts at
@@ -82,6 +102,7 @@ struct ElementKernels {
   // The same for T = 1, where the Gram matrices are numbers. No scratch.
   GhostPartial (*ghost_single)(const GhostPair<T>& pair);
   void (*clipped_gemm_tile)(const GemmTask<T>& task, Accumulator<T>* scratch);
+  void (*gaussian)(const GaussianTask<T>& task);
 };
 
 struct CpuKernels {
@@ -91,6 +112,7 @@ struct CpuKernels {
   ElementKernels<BFloat16> bf16;
   ElementKernels<Float16> f16;
   ElementKernels<double> f64;
+  void (*chacha)(const ChachaTask& task) = nullptr;
 };
 
 extern const CpuKernels kBaselineKernels;

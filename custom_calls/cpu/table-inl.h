@@ -3,6 +3,7 @@
 #define BK_JAX_CUSTOM_CALLS_CPU_TABLE_INL_H_
 
 #include "custom_calls/cpu/clipped_gemm-inl.h"
+#include "custom_calls/cpu/gaussian_isa.h"
 #include "custom_calls/cpu/ghost_norm-inl.h"
 #include "custom_calls/cpu/kernels.h"
 
@@ -10,7 +11,7 @@ namespace bk::BK_ISA {
 
 template <class T>
 inline constexpr ElementKernels<T> kElementKernels = {
-    GhostTileRow<T>, GhostSingle<T>, ClippedGemmTile<T>};
+    GhostTileRow<T>, GhostSingle<T>, ClippedGemmTile<T>, GaussianRange<T>};
 
 inline constexpr CpuKernels Table(const char* name) {
   return {name,
@@ -18,7 +19,8 @@ inline constexpr CpuKernels Table(const char* name) {
           kElementKernels<float>,
           kElementKernels<BFloat16>,
           kElementKernels<Float16>,
-          kElementKernels<double>};
+          kElementKernels<double>,
+          ChachaRange};
 }
 
 }  // namespace bk::BK_ISA

@@ -3,7 +3,7 @@
 `bk_jax.dp_value_and_grad(loss_fn)` stands where `jax.value_and_grad(loss_fn)` stood.
 """
 
-from bk_jax import ops
+from bk_jax import ops, random
 from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
 from bk_jax.diagnose import diagnose
 
@@ -17,4 +17,5 @@ __all__ = [
     "diagnose",
     "dp_value_and_grad",
     "ops",
+    "random",
 ]

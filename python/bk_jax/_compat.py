@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 from jax.extend import core as jex_core
+from jax.extend import random as jex_random
 from jax.extend import source_info_util
 from jax.extend.core import primitives
 
@@ -22,6 +23,7 @@ ClosedJaxpr = jex_core.ClosedJaxpr
 JaxprEqn = jex_core.JaxprEqn
 Literal = jex_core.Literal
 Primitive = jex_core.Primitive
+define_prng_impl = jex_random.define_prng_impl
 
 
 def _primitive(name: str) -> Any:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
-TARGETS = ("bk_ghost_norm", "bk_clip_factor", "bk_clipped_gemm")
+TARGETS = ("bk_ghost_norm", "bk_clip_factor", "bk_clipped_gemm", "bk_gaussian", "bk_chacha_bits")
 REBUILD = (
     "Build it with `make setup` in a checkout, or reinstall with "
     "`pip install --force-reinstall bk_jax`."
@@ -82,16 +83,24 @@ def call(
     twin: Callable[..., Any],
     results: Sequence[jax.ShapeDtypeStruct],
     *operands: jax.Array,
+    aliases: dict[int, int] | None = None,
     **attributes: Any,
 ) -> tuple[jax.Array, ...]:
     """Runs a custom call where it is registered and its pure-JAX twin everywhere else.
 
     The choice is made when XLA lowers the program for a platform, so one traced program serves all.
+    `aliases` names operands whose buffer a result takes over; XLA copies one that is still needed.
     """
-    branches = _branches(target, twin, tuple(results), tuple(attributes.items()))
+    shared = tuple((aliases or {}).items())
+    branches = _branches(target, twin, tuple(results), shared, tuple(attributes.items()))
     if not available(target):
         return branches["default"](*operands)
     return jax.lax.platform_dependent(*operands, **branches)
+
+
+def _attribute(value: Any) -> Any:
+    """Shapes become arrays of int64 for XLA; everything else is as it should be."""
+    return np.asarray(value, np.int64) if isinstance(value, tuple) else value
 
 
 @functools.cache
@@ -99,13 +108,16 @@ def _branches(
     target: str,
     twin: Callable[..., Any],
     results: tuple[jax.ShapeDtypeStruct, ...],
+    aliases: tuple[tuple[int, int], ...],
     attributes: tuple[tuple[str, Any], ...],
 ) -> dict[str, Callable[..., tuple[jax.Array, ...]]]:
     """What runs on which platform; the same objects for the same call, so that JAX traces them once."""
 
     def native(*operands: jax.Array) -> tuple[jax.Array, ...]:
-        run = jax.ffi.ffi_call(target, list(results), vmap_method="sequential")
-        return tuple(run(*operands, **dict(attributes)))
+        run = jax.ffi.ffi_call(
+            target, list(results), vmap_method="sequential", input_output_aliases=dict(aliases)
+        )
+        return tuple(run(*operands, **{name: _attribute(value) for name, value in attributes}))
 
     def portable(*operands: jax.Array) -> tuple[jax.Array, ...]:
         return tuple(twin(*operands, **dict(attributes)))

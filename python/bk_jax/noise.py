@@ -1,4 +1,16 @@
-"""Noise: independent Gaussians for every parameter, from one key per step."""
+"""Noise: independent Gaussians for every parameter, from one key per step.
+
+    noisy[i] = sums[i] + stddev * z(key, i, position)
+
+`z` is cryptographic: without the key nobody can tell it from independent normals faster than by
+trying keys. It depends on nothing else, so method, microbatches, threads and devices do not change it.
+
+| key | bits that a guesser has to find |
+|---|---|
+| `bk_jax.random.key()` and its splits | 256 |
+| `jax.random.key(seed)`, threefry | 64 at most, and no more than the seed has |
+| "rbg" and others | what `jax.random.bits` gets out of them |
+"""
 
 from __future__ import annotations
 
@@ -8,11 +20,27 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bk_jax import ops
+from bk_jax.ops.chacha import KEY_WORDS
+from bk_jax.random import is_chacha
+
+# "bkjx": keeps noise apart from what a user draws from the same key, unless they fold in just this.
+NOISE_TAG = 0x626B6A78
+
 
 def add_noise(sums: Sequence[jax.Array], key: Any, stddev: Any) -> list[jax.Array]:
-    """Adds `N(0, stddev^2)` to every element; each array draws from its own key."""
-    noisy = []
-    for index, total in enumerate(sums):
-        normal = jax.random.normal(jax.random.fold_in(key, index), total.shape, total.dtype)
-        noisy.append(total + jnp.asarray(stddev, total.dtype) * normal)
-    return noisy
+    """Adds `N(0, stddev^2)` to every element; array number `i` draws from stream `i` of the key."""
+    words = noise_key(key)
+    return [ops.gaussian(total, words, stddev, stream=i) for i, total in enumerate(sums)]
+
+
+def noise_key(key: Any) -> jax.Array:
+    """The ChaCha key `uint32[8]` behind a JAX key of any kind.
+
+    A key of `bk_jax.random` is taken as it is: noise has a domain of its own there. From another
+    key 256 bits are drawn, which are no harder to guess than that key.
+    """
+    key = jnp.asarray(key)
+    if is_chacha(key):
+        return jax.random.key_data(key)
+    return jax.random.bits(jax.random.fold_in(key, NOISE_TAG), (KEY_WORDS,), jnp.uint32)

@@ -7,6 +7,7 @@ for archive in "$@"; do
   isa=$(basename "$archive" .a)
   isa=${isa#lib}
   isa=${isa%.pic}
+  isa=${isa%_noise}
   foreign=$(nm --demangle --defined-only --extern-only "$archive" |
     grep -E '^[0-9a-f]+ ' |
     grep -v -i -E "bk::$isa::|bk::k${isa}Kernels")

@@ -13,10 +13,13 @@ from support.structure import custom_calls
 
 from bk_jax import _native, ops
 
+KEY = np.arange(8, dtype=np.uint32)
 OPERANDS = {
     "bk_ghost_norm": (ops.ghost_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
     "bk_clip_factor": (lambda s: ops.clip_factor(s, 1.0, jnp.zeros(2, bool)), [(3, 2)]),
     "bk_clipped_gemm": (ops.clipped_gemm, [(2, 1, 3, 4), (2,), (2, 1, 3, 5)]),
+    "bk_gaussian": (lambda x: ops.gaussian(x, KEY, 1.0), [(3, 4)]),
+    "bk_chacha_bits": (lambda x: ops.chacha_bits(KEY, 9, stream=0, domain=1) + x, [()]),
 }
 
 
@@ -70,6 +73,14 @@ def test_handlers_name_operation_and_operand():
          {"clipping": "abadi"}, r"bk_clip_factor: is_padding: expected pred\[2\], got pred\[3\]"),
         ("bk_clipped_gemm", [jax.ShapeDtypeStruct((1, 4, 4), jnp.float32)],
          (a, np.ones(3, np.float32), a), {}, r"bk_clipped_gemm: factor: expected f32\[2\]"),
+        ("bk_gaussian", [out], (a[0, 0, :2, 0], KEY, a[0, 0, 0, 0], np.zeros(1, np.int32)),
+         {}, r"bk_gaussian: stream: expected an integer attribute, got none"),
+        ("bk_gaussian", [out], (a[0, 0, :2, 0], KEY, a[0, 0, 0, 0], np.zeros(1, np.int32)),
+         {"stream": -1}, r"bk_gaussian: stream: expected 0 <= value < 2\^32, got -1"),
+        ("bk_gaussian", [out], (a[0, 0, :2, 0], KEY, a[0, 0, 0, 0], np.full(1, 2, np.int32)),
+         {"stream": 0, "whole": np.full(1, 3)}, r"bk_gaussian: start: expected a block .*got \(2\)"),
+        ("bk_chacha_bits", [jax.ShapeDtypeStruct((2,), jnp.uint32)], (KEY[:4],),
+         {"stream": 0, "domain": 0}, r"bk_chacha_bits: key: expected u32\[8\], got u32\[4\]"),
     ]  # fmt: skip
     assert _native.library().module is not None
     for target, results, operands, attributes, message in cases:

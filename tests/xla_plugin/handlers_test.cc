@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/xla_plugin/buffers.h"
@@ -135,6 +136,93 @@ TEST(ClippedGemmHandlerTest, NamesOperationOperandExpectedAndGot) {
   EXPECT_EQ(ClippedGemmError({f32, {2, 1, 3, 4}}, {f32, {2}},
                              {f32, {2, 1, 3, 5}}, {f32, {1, 5, 4}}),
             "bk_clipped_gemm: sum: expected f32[1,4,5], got f32[1,5,4]");
+}
+
+// What RunGaussian says about a block of `whole`, without noise.
+std::string GaussianError(const std::vector<int64_t>& whole,
+                          const TestBuffer& x, const TestBuffer& key,
+                          const TestBuffer& stddev, const TestBuffer& start,
+                          const TestBuffer& out) {
+  SerialParallel serial;
+  const NoiseStream stream = {};
+  return std::string(
+      RunGaussian(serial, stream, whole, x, key, stddev, start, out).message());
+}
+
+TEST(GaussianHandlerTest, ComputesForEveryType) {
+  for (ffi::DataType type : {ffi::F32, ffi::BF16, ffi::F16, ffi::F64}) {
+    EXPECT_EQ(GaussianError({9, 3}, {type, {2, 3}}, {ffi::U32, {8}},
+                            {AccumulatorType(type), {}}, {ffi::S32, {2}},
+                            {type, {2, 3}}),
+              "");
+    EXPECT_EQ(
+        GaussianError({}, {type, {}}, {ffi::U32, {8}},
+                      {AccumulatorType(type), {}}, {ffi::S32, {0}}, {type, {}}),
+        "");
+  }
+  // Operands arrive: the block from row 1 on is the second half of the whole.
+  TestBuffer both(ffi::F32, {2, 40});
+  TestBuffer one(ffi::F32, {1, 40});
+  TestBuffer key(ffi::U32, {8});
+  TestBuffer stddev(ffi::F32, {});
+  TestBuffer start(ffi::S32, {2});
+  key.data<uint32_t>()[3] = 17;
+  *stddev.data<float>() = 2;
+  EXPECT_EQ(GaussianError({2, 40}, both, key, stddev, start, both), "");
+  start.data<int32_t>()[0] = 1;
+  EXPECT_EQ(GaussianError({2, 40}, one, key, stddev, start, one), "");
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_NE(one.data<float>()[i], 0);
+    EXPECT_EQ(one.data<float>()[i], both.data<float>()[40 + i]);
+  }
+}
+
+TEST(GaussianHandlerTest, NamesOperationOperandExpectedAndGot) {
+  const ffi::DataType f32 = ffi::F32;
+  const ffi::DataType u32 = ffi::U32;
+  const ffi::DataType s32 = ffi::S32;
+  EXPECT_EQ(GaussianError({2}, {f32, {2}}, {u32, {2}}, {f32, {}}, {s32, {1}},
+                          {f32, {2}}),
+            "bk_gaussian: key: expected u32[8], got u32[2]");
+  EXPECT_EQ(GaussianError({2}, {ffi::BF16, {2}}, {u32, {8}}, {ffi::BF16, {}},
+                          {s32, {1}}, {ffi::BF16, {2}}),
+            "bk_gaussian: stddev: expected f32[], got bf16[]");
+  EXPECT_EQ(GaussianError({2}, {f32, {2}}, {u32, {8}}, {f32, {}}, {s32, {2}},
+                          {f32, {2}}),
+            "bk_gaussian: start: expected s32[1], got s32[2]");
+  EXPECT_EQ(GaussianError({2}, {f32, {2}}, {u32, {8}}, {f32, {}}, {s32, {1}},
+                          {f32, {3}}),
+            "bk_gaussian: out: expected f32[2], got f32[3]");
+  EXPECT_EQ(GaussianError({2, 2}, {f32, {2}}, {u32, {8}}, {f32, {}}, {s32, {1}},
+                          {f32, {2}}),
+            "bk_gaussian: whole: expected 1 sizes, got 2");
+  EXPECT_EQ(GaussianError({5, 1}, {f32, {2, 2}}, {u32, {8}}, {f32, {}},
+                          {s32, {2}}, {f32, {2, 2}}),
+            "bk_gaussian: start: expected a block of size (2,2) within "
+            "whole=(5,1), got (0,0)");
+  const int64_t large = int64_t{1} << 32;
+  EXPECT_EQ(GaussianError({large, large}, {f32, {2, 2}}, {u32, {8}}, {f32, {}},
+                          {s32, {2}}, {f32, {2, 2}}),
+            "bk_gaussian: whole: expected less than 2^63 elements, got "
+            "(4294967296,4294967296)");
+  EXPECT_EQ(GaussianError({2}, {s32, {2}}, {u32, {8}}, {f32, {}}, {s32, {1}},
+                          {s32, {2}}),
+            "bk_gaussian: x: expected f32, bf16, f16 or f64, got s32");
+}
+
+TEST(ChachaBitsHandlerTest, ChecksKeyAndWords) {
+  const auto error = [](const TestBuffer& key, const TestBuffer& words) {
+    SerialParallel serial;
+    return std::string(RunChachaBits(serial, {}, key, words).message());
+  };
+  EXPECT_EQ(error({ffi::U32, {8}}, {ffi::U32, {0}}), "");
+  TestBuffer words(ffi::U32, {17});
+  EXPECT_EQ(error({ffi::U32, {8}}, words), "");
+  EXPECT_EQ(words.data<uint32_t>()[0], 0xade0b876);  // RFC 8439, A.1
+  EXPECT_EQ(error({ffi::U32, {4}}, words),
+            "bk_chacha_bits: key: expected u32[8], got u32[4]");
+  EXPECT_EQ(error({ffi::U32, {8}}, {ffi::U64, {3}}),
+            "bk_chacha_bits: words: expected u32[3], got u64[3]");
 }
 
 TEST(RunHandlerTest, NothingThrownGetsOut) {
