@@ -7,6 +7,7 @@ def isa_library(name, copts = [], cpu = None):
             name + ".cc",
             "clipped_gemm-inl.h",
             "ghost_norm-inl.h",
+            "outer_product-inl.h",
             "table-inl.h",
             "vector-inl.h",
         ],
