@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 Run = Callable[[], Any]
+Clock = Callable[[], float]
 
 
 class Comparison(NamedTuple):
@@ -28,21 +29,28 @@ class Comparison(NamedTuple):
     high: float
 
 
-def seconds(run: Run, repeats: int = 1) -> float:
-    """Wall-clock time of one of `repeats` calls."""
-    start = time.perf_counter()
+def seconds(run: Run, repeats: int = 1, clock: Clock = time.perf_counter) -> float:
+    """Time of one of `repeats` calls."""
+    start = clock()
     for _ in range(repeats):
         out = run()
     jax.block_until_ready(out)
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
-def compare(first: Run, second: Run, *, budget: float) -> Comparison:
-    """Interleaves both for about `budget` seconds, at least 5 rounds of two pairs."""
+def compare(
+    first: Run, second: Run, *, budget: float, clock: Clock = time.perf_counter
+) -> Comparison:
+    """Interleaves both for about `budget` seconds, at least 5 rounds of two pairs.
+
+    `clock=time.process_time` adds up the time of all threads: what the work costs, undisturbed by
+    other processes, but blind to threads that wait for each other.
+    """
     warm = max(min(seconds(run) for _ in range(2)) for run in (first, second))
     repeats = max(1, int(0.002 / warm))  # calls below 2 ms are timed in groups
     rounds = int(np.clip(budget / (4 * repeats * warm), 5, 400))
-    times = np.array([_abba(first, second, repeats) for _ in range(rounds)]).reshape(-1, 2)
+    times = [_abba(first, second, repeats, clock) for _ in range(rounds)]
+    times = np.array(times).reshape(-1, 2)
     ratios = times[:, 1] / times[:, 0]
     random = np.random.default_rng(0)
     medians = np.median(random.choice(ratios, (2000, ratios.size)), axis=1)
@@ -51,6 +59,7 @@ def compare(first: Run, second: Run, *, budget: float) -> Comparison:
     return Comparison(*map(float, (*middle, np.median(ratios), low, high)))
 
 
-def _abba(first: Run, second: Run, repeats: int) -> list[tuple[float, float]]:
-    a, b, b_again, a_again = (seconds(run, repeats) for run in (first, second, second, first))
+def _abba(first: Run, second: Run, repeats: int, clock: Clock) -> list[tuple[float, float]]:
+    order = (first, second, second, first)
+    a, b, b_again, a_again = (seconds(run, repeats, clock) for run in order)
     return [(a, b), (a_again, b_again)]

@@ -9,6 +9,9 @@
 
 namespace bk {
 
+// Whether the sum replaces what is in `out` or is added to it.
+enum class GemmOutput { kOverwrite, kAccumulate };
+
 // out[n] = sum_i factor[i] * lhs[i,n]^T rhs[i,n], for lhs [B, N, T, m],
 // rhs [B, N, T, n], out [N, m, n].
 //
@@ -20,7 +23,8 @@ template <class T>
 void ClippedGemm(const CpuKernels& kernels, Parallel& parallel,
                  const ClippedGemmShape& shape, const T* lhs,
                  const Accumulator<T>* factor, const T* rhs,
-                 Accumulator<T>* out);
+                 Accumulator<T>* out,
+                 GemmOutput output = GemmOutput::kOverwrite);
 
 }  // namespace bk
 

@@ -23,17 +23,26 @@ namespace bk {
 inline constexpr int64_t kGramTile = 48;
 inline constexpr int64_t kGramDepth = 512;
 
-// Clipped gemm: one task makes kGemmRows x kGemmColumns of the result,
-// kGemmDepth rows of the operands at a time. Multiples of every micro-tile
-// (6 or 8 rows; 4, 8, 16, 24 or 48 columns); panels of 96 + 192 KB stay in L2.
-inline constexpr int64_t kGemmRows = 96;
-inline constexpr int64_t kGemmColumns = 192;
-inline constexpr int64_t kGemmDepth = 256;
+// Products over rows: one task makes at most kGemmRows x kGemmColumns of the
+// result, kGemmDepth rows of the operands at a time, kGemmStrip columns at a
+// time. Multiples of every micro-tile (6 or 8 rows; 4, 8, 16, 24 or 48
+// columns); the panels of lhs and a strip of rhs, 240 + 120 KB of floats, stay
+// in L2, one panel of rhs in L1.
+inline constexpr int64_t kGemmRows = 192;
+inline constexpr int64_t kGemmColumns = 384;
+inline constexpr int64_t kGemmStrip = 96;
+inline constexpr int64_t kGemmDepth = 320;
 
 // Scratch that a body may use, in elements of the accumulator type, aligned to
-// kScratchAlignment bytes.
+// kScratchAlignment bytes. Panels have at least 4 columns, and begin at an odd
+// number of cache lines: at most 2 lines more than they hold.
+inline constexpr int64_t kPanelSlack = 32;
+inline constexpr int64_t kGemmLhsScratch =
+    kGemmRows * kGemmDepth + kGemmRows / 4 * kPanelSlack;
+inline constexpr int64_t kGemmRhsScratch =
+    kGemmStrip * kGemmDepth + kGemmStrip / 4 * kPanelSlack;
 inline constexpr int64_t kGramScratch = 2 * kGramTile * kGramDepth;
-inline constexpr int64_t kGemmScratch = (kGemmRows + kGemmColumns) * kGemmDepth;
+inline constexpr int64_t kGemmScratch = kGemmLhsScratch + kGemmRhsScratch;
 inline constexpr int64_t kScratchAlignment = 64;
 
 // One weight of one example: a [T, d] and g [T, p].
@@ -61,7 +70,8 @@ struct LiveExample {
 };
 
 // out[m0:m1, n0:n1] = sum over live examples i and positions t of
-// factor_i * lhs[i, weight, t, m0:m1]^T rhs[i, weight, t, n0:n1].
+// factor_i * lhs[i, weight, t, m0:m1]^T rhs[i, weight, t, n0:n1], added to what
+// is there if `accumulate`.
 template <class T>
 struct GemmTask {
   const T* lhs;  // [B, N, T, m]
@@ -71,6 +81,7 @@ struct GemmTask {
   int64_t weight, weights, positions, m, n;
   int64_t m0, m1, n0, n1;
   Accumulator<T>* out;  // [m, n] of this weight
+  bool accumulate;
 };
 
 // out[i] = x[i] + stddev * normal(position + i), i < count.

@@ -111,7 +111,7 @@ BK_INLINE Acc Sum(const Vec<Acc>& v) {
 
 BK_INLINE int64_t Min(int64_t x, int64_t y) { return x < y ? x : y; }
 
-BK_INLINE int64_t RoundUp(int64_t x, int64_t multiple) {
+BK_INLINE constexpr int64_t RoundUp(int64_t x, int64_t multiple) {
   return (x + multiple - 1) / multiple * multiple;
 }
 

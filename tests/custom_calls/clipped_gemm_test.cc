@@ -82,8 +82,9 @@ TEST_P(ClippedGemmTest, ExactAcrossTilesAndBlocks) {
     for (const ClippedGemmShape& shape :
          {ClippedGemmShape{7, 1, 100, 100, 9},
           ClippedGemmShape{300, 1, 1, 7, 200},
-          ClippedGemmShape{2, 3, 3, 97, 193}, ClippedGemmShape{0, 2, 3, 4, 5},
-          ClippedGemmShape{3, 0, 3, 4, 5}}) {
+          ClippedGemmShape{2, 3, 3, 97, 193},
+          ClippedGemmShape{11, 1, 31, 200, 391},
+          ClippedGemmShape{0, 2, 3, 4, 5}, ClippedGemmShape{3, 0, 3, 4, 5}}) {
       ExpectExact(kernels(), shape, Operands<T>(random_, shape));
     }
   });
@@ -151,6 +152,32 @@ TEST_P(ClippedGemmTest, FactorZeroIsNeverRead) {
     std::fill_n(&operands.rhs[rows * shape.n], rows * shape.n, nan);
     const auto sum = Sum(kernels(), serial_, shape, operands);
     for (int64_t k = 0; k < sum.size(); ++k) ASSERT_EQ(sum[k], expected[k]);
+  });
+}
+
+// Adds to what is there, also when there is nothing to add.
+TEST_P(ClippedGemmTest, Accumulates) {
+  const ClippedGemmShape shape = {4, 2, 150, 50, 70};
+  ForEachElementType([&](auto element) {
+    using T = decltype(element);
+    Operands<T> operands(random_, shape);
+    const auto sum = Sum(kernels(), serial_, shape, operands);
+    const auto initial = Integers<Accumulator<T>>(random_, sum.size());
+    auto total = initial;
+    for (int repeat : {1, 2}) {
+      ClippedGemm(kernels(), serial_, shape, operands.lhs.data(),
+                  operands.factor.data(), operands.rhs.data(), total.data(),
+                  GemmOutput::kAccumulate);
+      for (int64_t k = 0; k < sum.size(); ++k) {
+        ASSERT_EQ(total[k], initial[k] + repeat * sum[k]);
+      }
+    }
+    std::fill_n(operands.factor.data(), shape.batch, Accumulator<T>{0});
+    const auto before = total;
+    ClippedGemm(kernels(), serial_, shape, operands.lhs.data(),
+                operands.factor.data(), operands.rhs.data(), total.data(),
+                GemmOutput::kAccumulate);
+    for (int64_t k = 0; k < sum.size(); ++k) ASSERT_EQ(total[k], before[k]);
   });
 }
 

@@ -1,0 +1,195 @@
+// lhs^T rhs in register tiles over packed panels: the core of every product
+// whose reduction runs over rows (clipped gemm, direct norm, per-sample
+// gradient).
+//
+// The rows of both operands are the reduction, so they are in the order that a
+// micro-tile wants. Packing lines up columns: kOuterRows columns of lhs or
+// kOuterColumns columns of rhs make a panel, row after row. It also converts to
+// the accumulator type and may scale.
+#ifndef BK_JAX_CUSTOM_CALLS_CPU_OUTER_PRODUCT_INL_H_
+#define BK_JAX_CUSTOM_CALLS_CPU_OUTER_PRODUCT_INL_H_
+
+#include "custom_calls/cpu/kernels.h"
+#include "custom_calls/cpu/vector-inl.h"
+
+namespace bk::BK_ISA {
+
+template <class Acc>
+inline constexpr int64_t kOuterColumns = kOuterVectors* kLanes<Acc>;
+
+static_assert(kGemmRows % kOuterRows == 0);
+static_assert(kGemmStrip % kOuterColumns<float> == 0);
+static_assert(kGemmStrip % kOuterColumns<double> == 0);
+
+// What a block of the reduction does to the result: the first one overwrites.
+enum class Update { kOverwrite, kAdd };
+
+// Elements from one panel of `group` columns to the next. An odd number of
+// cache lines: a row is written to all panels in turn, and lines a multiple of
+// 4 KB apart would fight for the same few places of L1.
+template <class Acc>
+BK_INLINE int64_t PanelStride(int64_t group, int64_t depth) {
+  constexpr int64_t line = 64 / sizeof(Acc);
+  return (RoundUp(group * depth, line) / line | 1) * line;
+}
+
+// to[0:kGroup] = scale * from[0:kGroup], of which `count` exist and the others
+// are zeros. Whole vectors are written, over the end of `to` if kGroup is not
+// a multiple of a vector, unless `exact`.
+template <int64_t kGroup, class T>
+BK_INLINE void PackGroup(const T* from, int64_t count, Accumulator<T> scale,
+                         bool exact, Accumulator<T>* to) {
+  using Acc = Accumulator<T>;
+  constexpr int64_t vectors = (kGroup + kLanes<Acc> - 1) / kLanes<Acc>;
+  Vec<Acc> row[vectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) {
+    const int64_t left = count - v * kLanes<Acc>;
+    row[v] = left >= kLanes<Acc> ? Load(from + v * kLanes<Acc>) * scale
+             : left > 0 ? LoadPartial(from + v * kLanes<Acc>, left) * scale
+                        : Vec<Acc>{};
+  }
+  if (exact && vectors * kLanes<Acc> != kGroup) {
+    __builtin_memcpy(to, row, kGroup * sizeof(Acc));
+    return;
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) Store(row[v], to + v * kLanes<Acc>);
+}
+
+// Asks for the row that is packed kPrefetchRows later: rows of a wide array lie
+// too far apart for the hardware to guess.
+inline constexpr int64_t kPrefetchRows = 8;
+template <class T>
+BK_INLINE void PrefetchRow(const T* from, int64_t width, int64_t columns) {
+  constexpr int64_t line = 64 / sizeof(T);
+  // As a number, since there may be no such row.
+  const auto row = reinterpret_cast<uintptr_t>(from) +
+                   static_cast<uintptr_t>(kPrefetchRows * width) * sizeof(T);
+  for (int64_t k = 0; k < columns; k += line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(
+        row + static_cast<uintptr_t>(k) * sizeof(T)));
+  }
+}
+
+// Row k of all panels of `columns` columns. A vector may read columns beyond
+// the last one as long as they exist: `available` of them follow `from`. What
+// it writes over the end of a row is overwritten by the next row of the panel;
+// the last row is written exactly.
+template <int64_t kGroup, class T>
+BK_INLINE void PackRow(const T* from, int64_t columns, int64_t available,
+                       Accumulator<T> scale, int64_t k, int64_t depth,
+                       Accumulator<T>* packed) {
+  using Acc = Accumulator<T>;
+  constexpr int64_t whole = RoundUp(kGroup, kLanes<Acc>);
+  const int64_t stride = PanelStride<Acc>(kGroup, depth);
+  Acc* to = packed + k * kGroup;
+  int64_t column = 0;
+  if (k + 1 < depth) {
+    const int64_t safe = Min(columns - kGroup, available - whole);
+    for (; column <= safe; column += kGroup, to += stride) {
+      PackGroup<kGroup>(from + column, whole, scale, false, to);
+    }
+  }
+  for (; column < columns; column += kGroup, to += stride) {
+    PackGroup<kGroup>(from + column, Min(columns - column, kGroup), scale, true,
+                      to);
+  }
+}
+
+// tile[kOuterRows][kOuterVectors] = lhs^T rhs over `depth` packed rows.
+template <class Acc>
+BK_INLINE void OuterProducts(const Acc* lhs, const Acc* rhs, int64_t depth,
+                             Vec<Acc> (&tile)[kOuterRows][kOuterVectors]) {
+#pragma GCC unroll 2
+  for (int64_t k = 0; k < depth; ++k) {
+    Vec<Acc> column[kOuterVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kOuterVectors; ++v) {
+      column[v] = Load(rhs + v * kLanes<Acc>);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kOuterRows; ++i) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kOuterVectors; ++v) {
+        tile[i][v] += lhs[i] * column[v];
+      }
+    }
+    lhs += kOuterRows;
+    rhs += kOuterColumns<Acc>;
+  }
+}
+
+// out[0:rows, 0:columns] of a micro-tile that sticks out of the result.
+template <class Acc>
+void StoreEdge(const Acc* tile, Update update, int64_t rows, int64_t columns,
+               int64_t stride, Acc* out) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const Acc sum = tile[i * kOuterColumns<Acc> + j];
+      Acc& entry = out[i * stride + j];
+      entry = update == Update::kAdd ? entry + sum : sum;
+    }
+  }
+}
+
+template <class Acc>
+BK_INLINE void StoreTile(const Vec<Acc> (&tile)[kOuterRows][kOuterVectors],
+                         Update update, int64_t stride, Acc* out) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kOuterRows; ++i) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kOuterVectors; ++v) {
+      Acc* entry = out + i * stride + v * kLanes<Acc>;
+      Store(update == Update::kAdd ? Load(entry) + tile[i][v] : tile[i][v],
+            entry);
+    }
+  }
+}
+
+// The micro-tile: sums stay in registers, hence every loop over them is
+// unrolled and edges are stored from a copy.
+template <class Acc>
+void OuterTile(const Acc* lhs, const Acc* rhs, int64_t depth, Update update,
+               int64_t rows, int64_t columns, int64_t stride, Acc* out) {
+  const bool whole = rows == kOuterRows && columns == kOuterColumns<Acc>;
+  for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(out + i * stride, 1);
+  Vec<Acc> tile[kOuterRows][kOuterVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kOuterRows; ++i) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kOuterVectors; ++v) tile[i][v] = Vec<Acc>{};
+  }
+  OuterProducts(lhs, rhs, depth, tile);
+  if (whole && update == Update::kAdd) {
+    StoreTile(tile, Update::kAdd, stride, out);
+  } else if (whole) {
+    StoreTile(tile, Update::kOverwrite, stride, out);
+  } else {
+    Acc edge[kOuterRows * kOuterColumns<Acc>];
+    StoreTile(tile, Update::kOverwrite, kOuterColumns<Acc>, edge);
+    StoreEdge(edge, update, rows, columns, stride, out);
+  }
+}
+
+// out[0:rows, 0:columns] of packed panels: lhs panels come from L2, the rhs
+// panel stays in L1.
+template <class Acc>
+void MultiplyPanels(const Acc* lhs, const Acc* rhs, int64_t depth,
+                    Update update, int64_t rows, int64_t columns,
+                    int64_t stride, Acc* out) {
+  const int64_t lhs_stride = PanelStride<Acc>(kOuterRows, depth);
+  const int64_t rhs_stride = PanelStride<Acc>(kOuterColumns<Acc>, depth);
+  for (int64_t j = 0; j < columns; j += kOuterColumns<Acc>) {
+    for (int64_t i = 0; i < rows; i += kOuterRows) {
+      OuterTile(lhs + i / kOuterRows * lhs_stride, rhs, depth, update,
+                Min(kOuterRows, rows - i), Min(kOuterColumns<Acc>, columns - j),
+                stride, out + i * stride + j);
+    }
+    rhs += rhs_stride;
+  }
+}
+
+}  // namespace bk::BK_ISA
+
+#endif  // BK_JAX_CUSTOM_CALLS_CPU_OUTER_PRODUCT_INL_H_
