@@ -25,6 +25,9 @@ nb::dict Registrations() {
   targets["bk_ghost_norm"] = Capsule(BkGhostNorm);
   targets["bk_clip_factor"] = Capsule(BkClipFactor);
   targets["bk_clipped_gemm"] = Capsule(BkClippedGemm);
+  targets["bk_embedding_norm"] = Capsule(BkEmbeddingNorm);
+  targets["bk_clipped_scatter"] = Capsule(BkClippedScatter);
+  targets["bk_tied_cross"] = Capsule(BkTiedCross);
   return targets;
 }
 

@@ -6,9 +6,13 @@ def isa_library(name, copts = [], cpu = None):
         srcs = [
             name + ".cc",
             "clipped_gemm-inl.h",
+            "clipped_scatter-inl.h",
+            "embedding_norm-inl.h",
             "ghost_norm-inl.h",
             "table-inl.h",
+            "tied_cross-inl.h",
             "vector-inl.h",
+            "wide-inl.h",
         ],
         # Contraction makes a * b + c one FMA; the error bounds hold with and without it.
         copts = copts + [

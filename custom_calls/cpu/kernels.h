@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cpu/sparse_kernels.h"
 #include "custom_calls/element.h"
 
 namespace bk {
@@ -82,6 +83,7 @@ struct ElementKernels {
   // The same for T = 1, where the Gram matrices are numbers. No scratch.
   GhostPartial (*ghost_single)(const GhostPair<T>& pair);
   void (*clipped_gemm_tile)(const GemmTask<T>& task, Accumulator<T>* scratch);
+  SparseKernels<T> sparse;
 };
 
 struct CpuKernels {

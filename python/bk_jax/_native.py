@@ -11,12 +11,19 @@ import functools
 import importlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
-TARGETS = ("bk_ghost_norm", "bk_clip_factor", "bk_clipped_gemm")
+TARGETS = (
+    "bk_ghost_norm",
+    "bk_clip_factor",
+    "bk_clipped_gemm",
+    "bk_embedding_norm",
+    "bk_clipped_scatter",
+    "bk_tied_cross",
+)
 REBUILD = (
     "Build it with `make setup` in a checkout, or reinstall with "
     "`pip install --force-reinstall bk_jax`."
@@ -82,16 +89,20 @@ def call(
     twin: Callable[..., Any],
     results: Sequence[jax.ShapeDtypeStruct],
     *operands: jax.Array,
+    aliases: Mapping[int, int] | None = None,
     **attributes: Any,
 ) -> tuple[jax.Array, ...]:
     """Runs a custom call where it is registered and its pure-JAX twin everywhere else.
 
     The choice is made when XLA lowers the program for a platform, so one traced program serves all.
+    `aliases` are operands whose memory the call may reuse, with the number of the result that does.
     """
     portable = functools.partial(twin, **attributes)
     if not available(target):
         return tuple(portable(*operands))
-    native = jax.ffi.ffi_call(target, list(results), vmap_method="sequential")
+    native = jax.ffi.ffi_call(
+        target, list(results), vmap_method="sequential", input_output_aliases=aliases
+    )
     return tuple(
         jax.lax.platform_dependent(
             *operands,

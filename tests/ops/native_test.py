@@ -13,10 +13,17 @@ from support.structure import custom_calls
 
 from bk_jax import _native, ops
 
+IDS = np.zeros((2, 3), np.int32)
 OPERANDS = {
     "bk_ghost_norm": (ops.ghost_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
     "bk_clip_factor": (lambda s: ops.clip_factor(s, 1.0, jnp.zeros(2, bool)), [(3, 2)]),
     "bk_clipped_gemm": (ops.clipped_gemm, [(2, 1, 3, 4), (2,), (2, 1, 3, 5)]),
+    "bk_embedding_norm": (lambda g: ops.embedding_norm(IDS, g), [(2, 3, 4)]),
+    "bk_clipped_scatter": (lambda c, g: ops.clipped_scatter(IDS, c, g, 5), [(2,), (2, 3, 4)]),
+    "bk_tied_cross": (
+        lambda left, right, g: ops.tied_cross(left, right, IDS, g),
+        [(2, 2, 5), (2, 2, 4), (2, 3, 4)],
+    ),
 }
 
 
@@ -70,6 +77,13 @@ def test_handlers_name_operation_and_operand():
          {"clipping": "abadi"}, r"bk_clip_factor: is_padding: expected pred\[2\], got pred\[3\]"),
         ("bk_clipped_gemm", [jax.ShapeDtypeStruct((1, 4, 4), jnp.float32)],
          (a, np.ones(3, np.float32), a), {}, r"bk_clipped_gemm: factor: expected f32\[2\]"),
+        ("bk_embedding_norm", [out, out], (IDS, g[:, 0]), {},
+         r"bk_embedding_norm: ids: expected s32\[2,4\], got s32\[2,3\]"),
+        ("bk_clipped_scatter", [jax.ShapeDtypeStruct((5, 4), jnp.float32)],
+         (IDS, np.ones(2, np.float32), a[:, 0], np.ones((5, 3), np.float32)), {},
+         r"bk_clipped_scatter: initial: expected f32\[5,4\], got f32\[5,3\]"),
+        ("bk_tied_cross", [out, out], (a[:, 0], g[:, 0], IDS, a[:, 0]), {},
+         r"bk_tied_cross: right: expected f32\[2,3,4\]"),
     ]  # fmt: skip
     assert _native.library().module is not None
     for target, results, operands, attributes, message in cases:
