@@ -45,6 +45,24 @@ struct BlockShape {
   const int64_t* whole;
 };
 
+// ids [B, T], gradients [B, T, p] of rows of a table [rows, p].
+struct LookupShape {
+  int64_t batch;
+  int64_t tokens;
+  int64_t p;
+  int64_t rows;
+};
+
+// A table [rows, p] that is multiplied by, left [B, T, rows] and right
+// [B, T, p], and looked up, ids [B, S] and gradients [B, S, p] -> [B]
+struct TiedCrossShape {
+  int64_t batch;
+  int64_t positions;
+  int64_t rows;
+  int64_t tokens;
+  int64_t p;
+};
+
 }  // namespace bk
 
 #endif  // BK_JAX_CUSTOM_CALLS_SHAPES_H_

@@ -27,6 +27,9 @@ nb::dict Registrations() {
   targets["bk_clipped_gemm"] = Capsule(BkClippedGemm);
   targets["bk_gaussian"] = Capsule(BkGaussian);
   targets["bk_chacha_bits"] = Capsule(BkChachaBits);
+  targets["bk_embedding_norm"] = Capsule(BkEmbeddingNorm);
+  targets["bk_clipped_scatter"] = Capsule(BkClippedScatter);
+  targets["bk_tied_cross"] = Capsule(BkTiedCross);
   return targets;
 }
 

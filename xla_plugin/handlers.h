@@ -44,6 +44,25 @@ absl::Status RunGaussian(Parallel& parallel, NoiseStream stream,
 // key [8] -> words [n]
 absl::Status RunChachaBits(Parallel& parallel, NoiseStream stream,
                            xla::ffi::AnyBuffer key, xla::ffi::AnyBuffer words);
+// ids [B, T], g [B, T, p] -> sq_norm [B], sq_norm_upper [B]
+absl::Status RunEmbeddingNorm(Parallel& parallel, xla::ffi::AnyBuffer ids,
+                              xla::ffi::AnyBuffer g,
+                              xla::ffi::AnyBuffer sq_norm,
+                              xla::ffi::AnyBuffer sq_norm_upper);
+
+// ids [B, T], factor [B], g [B, T, p], initial [rows, p] -> sum [rows, p]
+absl::Status RunClippedScatter(Parallel& parallel, xla::ffi::AnyBuffer ids,
+                               xla::ffi::AnyBuffer factor,
+                               xla::ffi::AnyBuffer g,
+                               xla::ffi::AnyBuffer initial,
+                               xla::ffi::AnyBuffer sum);
+
+// left [B, T, rows], right [B, T, p], ids [B, S], g [B, S, p]
+//   -> cross [B], cross_upper [B]
+absl::Status RunTiedCross(Parallel& parallel, xla::ffi::AnyBuffer left,
+                          xla::ffi::AnyBuffer right, xla::ffi::AnyBuffer ids,
+                          xla::ffi::AnyBuffer g, xla::ffi::AnyBuffer cross,
+                          xla::ffi::AnyBuffer cross_upper);
 
 }  // namespace bk
 
@@ -53,6 +72,9 @@ XLA_FFI_Error* BkClipFactor(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkClippedGemm(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkGaussian(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkChachaBits(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkEmbeddingNorm(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkClippedScatter(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkTiedCross(XLA_FFI_CallFrame* call_frame);
 }
 
 #endif  // BK_JAX_XLA_PLUGIN_HANDLERS_H_

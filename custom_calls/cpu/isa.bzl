@@ -34,10 +34,14 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
             name + ".cc",
             "clipped_gemm-inl.h",
             "gaussian_isa.h",
+            "clipped_scatter-inl.h",
+            "embedding_norm-inl.h",
             "ghost_norm-inl.h",
             "outer_product-inl.h",
             "table-inl.h",
+            "tied_cross-inl.h",
             "vector-inl.h",
+            "wide-inl.h",
         ],
         # Contraction makes a * b + c one FMA; the error bounds hold with and without it.
         copts = copts + [

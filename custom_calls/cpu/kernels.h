@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cpu/sparse_kernels.h"
 #include "custom_calls/element.h"
 #include "custom_calls/noise.h"
 
@@ -114,6 +115,7 @@ struct ElementKernels {
   GhostPartial (*ghost_single)(const GhostPair<T>& pair);
   void (*clipped_gemm_tile)(const GemmTask<T>& task, Accumulator<T>* scratch);
   void (*gaussian)(const GaussianTask<T>& task);
+  SparseKernels<T> sparse;
 };
 
 struct CpuKernels {

@@ -3,15 +3,23 @@
 #define BK_JAX_CUSTOM_CALLS_CPU_TABLE_INL_H_
 
 #include "custom_calls/cpu/clipped_gemm-inl.h"
+#include "custom_calls/cpu/clipped_scatter-inl.h"
+#include "custom_calls/cpu/embedding_norm-inl.h"
 #include "custom_calls/cpu/gaussian_isa.h"
 #include "custom_calls/cpu/ghost_norm-inl.h"
 #include "custom_calls/cpu/kernels.h"
+#include "custom_calls/cpu/tied_cross-inl.h"
 
 namespace bk::BK_ISA {
 
 template <class T>
+inline constexpr SparseKernels<T> kSparseKernels = {
+    SegmentSum<T>, ScatterSegment<T>, CrossTileRow<T>};
+
+template <class T>
 inline constexpr ElementKernels<T> kElementKernels = {
-    GhostTileRow<T>, GhostSingle<T>, ClippedGemmTile<T>, GaussianRange<T>};
+    GhostTileRow<T>, GhostSingle<T>, ClippedGemmTile<T>, GaussianRange<T>,
+    kSparseKernels<T>};
 
 inline constexpr CpuKernels Table(const char* name) {
   return {name,

@@ -11,13 +11,22 @@ import functools
 import importlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-TARGETS = ("bk_ghost_norm", "bk_clip_factor", "bk_clipped_gemm", "bk_gaussian", "bk_chacha_bits")
+TARGETS = (
+    "bk_ghost_norm",
+    "bk_clip_factor",
+    "bk_clipped_gemm",
+    "bk_embedding_norm",
+    "bk_clipped_scatter",
+    "bk_tied_cross",
+    "bk_gaussian",
+    "bk_chacha_bits",
+)
 REBUILD = (
     "Build it with `make setup` in a checkout, or reinstall with "
     "`pip install --force-reinstall bk_jax`."
@@ -83,7 +92,7 @@ def call(
     twin: Callable[..., Any],
     results: Sequence[jax.ShapeDtypeStruct],
     *operands: jax.Array,
-    aliases: dict[int, int] | None = None,
+    aliases: Mapping[int, int] | None = None,
     **attributes: Any,
 ) -> tuple[jax.Array, ...]:
     """Runs a custom call where it is registered and its pure-JAX twin everywhere else.

@@ -14,12 +14,19 @@ from support.structure import custom_calls
 from bk_jax import _native, ops
 
 KEY = np.arange(8, dtype=np.uint32)
+IDS = np.zeros((2, 3), np.int32)
 OPERANDS = {
     "bk_ghost_norm": (ops.ghost_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
     "bk_clip_factor": (lambda s: ops.clip_factor(s, 1.0, jnp.zeros(2, bool)), [(3, 2)]),
     "bk_clipped_gemm": (ops.clipped_gemm, [(2, 1, 3, 4), (2,), (2, 1, 3, 5)]),
     "bk_gaussian": (lambda x: ops.gaussian(x, KEY, 1.0), [(3, 4)]),
     "bk_chacha_bits": (lambda x: ops.chacha_bits(KEY, 9, stream=0, domain=1) + x, [()]),
+    "bk_embedding_norm": (lambda g: ops.embedding_norm(IDS, g), [(2, 3, 4)]),
+    "bk_clipped_scatter": (lambda c, g: ops.clipped_scatter(IDS, c, g, 5), [(2,), (2, 3, 4)]),
+    "bk_tied_cross": (
+        lambda left, right, g: ops.tied_cross(left, right, IDS, g),
+        [(2, 2, 5), (2, 2, 4), (2, 3, 4)],
+    ),
 }
 
 
@@ -81,6 +88,13 @@ def test_handlers_name_operation_and_operand():
          {"stream": 0, "whole": np.full(1, 3)}, r"bk_gaussian: start: expected a block .*got \(2\)"),
         ("bk_chacha_bits", [jax.ShapeDtypeStruct((2,), jnp.uint32)], (KEY[:4],),
          {"stream": 0, "domain": 0}, r"bk_chacha_bits: key: expected u32\[8\], got u32\[4\]"),
+        ("bk_embedding_norm", [out, out], (IDS, g[:, 0]), {},
+         r"bk_embedding_norm: ids: expected s32\[2,4\], got s32\[2,3\]"),
+        ("bk_clipped_scatter", [jax.ShapeDtypeStruct((5, 4), jnp.float32)],
+         (IDS, np.ones(2, np.float32), a[:, 0], np.ones((5, 3), np.float32)), {},
+         r"bk_clipped_scatter: initial: expected f32\[5,4\], got f32\[5,3\]"),
+        ("bk_tied_cross", [out, out], (a[:, 0], g[:, 0], IDS, a[:, 0]), {},
+         r"bk_tied_cross: right: expected f32\[2,3,4\]"),
     ]  # fmt: skip
     assert _native.library().module is not None
     for target, results, operands, attributes, message in cases:

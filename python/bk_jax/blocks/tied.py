@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from bk_jax import ops
 from bk_jax.blocks import dense, lookup
 from bk_jax.blocks.kept import Kept, Stored, to_leaves
-from bk_jax.ops.numerics import SquaredNorms
+from bk_jax.ops.numerics import SquaredNorms, unit_roundoff
 from bk_jax.plan import Block
 from bk_jax.sites import Path, Site
 
@@ -38,7 +38,11 @@ class Tied:
         rows = ops.embedding_norm(*self.rows)
         cross = ops.tied_cross(self.dense.left[:, 0], self.dense.right[:, 0], *self.rows)
         estimate = jnp.maximum(own.estimate + rows.estimate + 2 * cross.estimate, 0)
-        return SquaredNorms(estimate, own.upper + rows.upper + 2 * cross.upper)
+        upper = own.upper + rows.upper + 2 * cross.upper
+        # Rounding of the two additions; what the terms themselves lost is in their bounds.
+        scale = own.upper + rows.upper + 2 * jnp.abs(cross.upper)
+        slack = 4 * unit_roundoff(scale.dtype) * scale
+        return SquaredNorms(estimate, upper + slack)
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """A gemm and a scatter."""
@@ -49,7 +53,7 @@ def _table(
     block: Block, operands: dense.Operands, rows: lookup.Rows, factor: jax.Array
 ) -> jax.Array:
     matrix = ops.clipped_gemm(operands.left, factor, operands.right)[0]
-    matrix = matrix + ops.clipped_scatter(rows.ids, factor, rows.gradients, matrix.shape[0])
+    matrix = ops.clipped_scatter(rows.ids, factor, rows.gradients, matrix.shape[0], matrix)
     return _lookup_sites(block)[0].use.to_weight(matrix)
 
 

@@ -1,0 +1,75 @@
+// Vectors of the accumulator type as vectors of doubles, and what norms need
+// of them. Included once per instruction set, see vector-inl.h.
+#ifndef BK_JAX_CUSTOM_CALLS_CPU_WIDE_INL_H_
+#define BK_JAX_CUSTOM_CALLS_CPU_WIDE_INL_H_
+
+#include "custom_calls/cpu/vector-inl.h"
+
+namespace bk::BK_ISA {
+
+// Vectors of doubles that hold one vector of Acc.
+template <class Acc>
+inline constexpr int kParts = sizeof(double) / sizeof(Acc);
+
+BK_INLINE void Widen(const Vec<double>& v, Vec<double>* parts) { parts[0] = v; }
+
+BK_INLINE void Widen(const Vec<float>& v, Vec<double>* parts) {
+  using Half = VectorOf<float, BK_VECTOR_BYTES / 2>::Type;
+  Half halves[2];
+  __builtin_memcpy(halves, &v, sizeof v);
+  parts[0] = __builtin_convertvector(halves[0], Vec<double>);
+  parts[1] = __builtin_convertvector(halves[1], Vec<double>);
+}
+
+// Elements [k, width) of a row, at most one vector of them, then zeros.
+template <class T>
+BK_INLINE Vec<Accumulator<T>> LoadUpTo(const T* row, int64_t k, int64_t width) {
+  return k + kLanes<Accumulator<T>> <= width ? Load(row + k)
+                                             : LoadPartial(row + k, width - k);
+}
+
+// |x|^2 of x [width] in double. Squares of floats can not underflow there.
+template <class T>
+double WideSquares(const T* x, int64_t width) {
+  using Acc = Accumulator<T>;
+  Vec<double> sums[kParts<Acc>] = {};
+  for (int64_t k = 0; k < width; k += kLanes<Acc>) {
+    Vec<double> parts[kParts<Acc>];
+    Widen(LoadUpTo(x, k, width), parts);
+#pragma GCC unroll 2
+    for (int i = 0; i < kParts<Acc>; ++i) sums[i] += parts[i] * parts[i];
+  }
+  double total = 0;
+  for (const Vec<double>& sum : sums) total += Sum<double>(sum);
+  return total;
+}
+
+// Smallest normal number of the accumulator type: below it rounding errors
+// are absolute.
+template <class Acc>
+inline constexpr double kSmallestNormal = sizeof(Acc) == 4 ? 0x1p-126
+                                                           : 0x1p-1022;
+
+// An upper bound of |x|, up to the rounding of WideSquares. A row that is not
+// zero counts with at least width * kSmallestNormal, which covers the absolute
+// (underflow) errors of an inner product in the accumulator type; a zero row is
+// exactly 0.
+template <class T>
+double LengthBound(const T* x, int64_t width) {
+  using Acc = Accumulator<T>;
+  const double squares = WideSquares(x, width);
+  if (squares == 0) {
+    bool zero = true;
+    for (int64_t k = 0; k < width && zero; k += kLanes<Acc>) {
+      const Vec<Acc> v = LoadUpTo(x, k, width);
+      for (int64_t lane = 0; lane < kLanes<Acc>; ++lane) zero &= v[lane] == 0;
+    }
+    if (zero) return 0;
+  }
+  return __builtin_sqrt(squares +
+                        static_cast<double>(width) * kSmallestNormal<Acc>);
+}
+
+}  // namespace bk::BK_ISA
+
+#endif  // BK_JAX_CUSTOM_CALLS_CPU_WIDE_INL_H_
