@@ -88,6 +88,41 @@ def test_keys_of_the_old_kind_give_the_same_noise():
     assert_bits_equal(old["used"], new["used"])
 
 
+def test_keys_of_bk_jax():
+    """Their noise is the stream of each leaf, in the domain of noise, times sensitivity over divisor."""
+    params = {name: np.zeros((20, 3), np.float32) for name in ("used", "unused")}
+    x = np.zeros((2, 20), np.float32)
+    key = bk_jax.random.key(3)
+    grad_fn = bk_jax.dp_value_and_grad(loss, noise_multiplier=2.0)
+    grads = jax.jit(grad_fn)(params, x, key=key)[1]
+    words = jax.random.key_data(key)
+    leaves = enumerate(sorted(params))  # the order of a dictionary's leaves
+    for index, name in leaves:
+        expected = jax.jit(
+            lambda w, i=index: bk_jax.ops.gaussian(jnp.zeros((20, 3)), w, 2.0, stream=i)
+        )
+        assert_bits_equal(grads[name], expected(words))
+
+
+def test_noise_is_nothing_that_a_user_drew():
+    """`jax.random.bits` of the key does not give the noise's own key away."""
+    from bk_jax.noise import noise_key
+
+    key = jax.random.key(0)
+    for drawn in (jax.random.bits(key, (8,)), jax.random.bits(jax.random.fold_in(key, 0), (8,))):
+        assert not np.any(np.isin(noise_key(key), drawn))
+
+
+@pytest.mark.parametrize(
+    "options", [{"microbatch_size": 1}, {"method": "opacus"}, {"method": "bk"}]
+)
+def test_method_and_microbatches_do_not_change_the_noise(options):
+    params = {"used": np.zeros((200, 3), np.float32), "unused": np.zeros(5, np.float32)}
+    expected, out = draw(params=params), draw(params=params, **options)
+    for name in params:
+        assert_bits_equal(out[name], expected[name])
+
+
 def test_noise_is_added_to_the_clipped_sum(x64):
     """The noisy gradient minus the clipped sum is the noise of an empty batch."""
     params = {"used": np.zeros((200, 3))}
