@@ -35,6 +35,7 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
             "clipped_gemm-inl.h",
             "gaussian_isa.h",
             "ghost_norm-inl.h",
+            "gram_tile-inl.h",
             "outer_product-inl.h",
             "table-inl.h",
             "vector-inl.h",
