@@ -14,6 +14,19 @@ namespace {
 
 int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
+// Positions of a tile, a function of the shape only: all of them if they fit
+// and there are examples enough to keep several threads busy, else equal parts.
+int64_t BlockSize(const GhostNormShape& shape) {
+  constexpr int64_t kEnoughTasks = 8, kLarge = 96, kSmall = 48;
+  const int64_t pairs = shape.batch * shape.weights;
+  if (shape.positions <= kGramTile && pairs >= kEnoughTasks) return kGramTile;
+  const bool enough = pairs * CeilDiv(shape.positions, kLarge) >= kEnoughTasks;
+  const int64_t limit = enough ? kLarge : kSmall;
+  const int64_t positions = std::max<int64_t>(shape.positions, 1);
+  const int64_t even = CeilDiv(positions, CeilDiv(positions, limit));
+  return CeilDiv(even, kDotGroup) * kDotGroup;
+}
+
 // Unit roundoff of the accumulator type.
 template <class Acc>
 constexpr double kUnitRoundoff = std::numeric_limits<Acc>::epsilon() / 2;
@@ -30,13 +43,15 @@ int64_t GramRoundings(int64_t width, int64_t lanes) {
 }
 
 // The same in double: depth blocks of both Gram matrices, the product, sums
-// over a tile, over tiles, over weights, and the arithmetic of the bound.
+// over a row of a tile (lanes, tree, rest), over its rows (two additions for
+// each on the diagonal), over tiles, over weights, and the arithmetic of the
+// bound.
 double OuterRoundings(const GhostNormShape& shape) {
   const int64_t blocks =
       CeilDiv(shape.d, kGramDepth) + CeilDiv(shape.p, kGramDepth);
-  const int64_t tiles = CeilDiv(shape.positions, kGramTile);
-  return static_cast<double>(blocks + kGramTile * kGramTile + 2 * tiles +
-                             shape.weights + 16);
+  const int64_t tiles = CeilDiv(shape.positions, BlockSize(shape));
+  return static_cast<double>(blocks + 3 * kGramTile + 2 * tiles +
+                             shape.weights + 32);
 }
 
 // kappa * u such that |computed - exact| <= kappa u S^2 for one weight, where
@@ -71,22 +86,27 @@ void ComputePartials(const CpuKernels& kernels, Parallel& parallel,
                      const GhostNormShape& shape, const T* a, const T* g,
                      std::vector<GhostPartial>& partials) {
   const ElementKernels<T>& kernel = KernelsFor<T>(kernels);
-  const int64_t tiles = CeilDiv(shape.positions, kGramTile);
-  const double flops =
-      static_cast<double>(shape.d + shape.p) *
-      static_cast<double>(shape.positions) *
-      static_cast<double>(std::min(shape.positions, kGramTile));
+  const int64_t block = BlockSize(shape);
+  const int64_t tiles = CeilDiv(shape.positions, block);
+  const double flops = static_cast<double>(shape.d + shape.p) *
+                       static_cast<double>(shape.positions) *
+                       static_cast<double>(std::min(shape.positions, block));
   const auto body = [&](int64_t begin, int64_t end) {
     const ScopedFloatEnvironment environment;
-    auto* scratch = ThreadScratchOf<Accumulator<T>>(kGramScratch);
+    using Acc = Accumulator<T>;
+    auto* grams = static_cast<double*>(
+        ThreadScratch(kGramDoubles * static_cast<int64_t>(sizeof(double)) +
+                      kGramScratch * static_cast<int64_t>(sizeof(Acc))));
+    auto* scratch = reinterpret_cast<Acc*>(grams + kGramDoubles);
     for (int64_t item = begin; item < end; ++item) {
       const int64_t row = item / tiles * shape.positions;
       const GhostPair<T> pair = {a + row * shape.d, g + row * shape.p,
-                                 shape.positions, shape.d, shape.p};
-      partials[item] =
-          shape.positions == 1
-              ? kernel.ghost_single(pair)
-              : kernel.ghost_tile_row(pair, item % tiles * kGramTile, scratch);
+                                 shape.positions,   shape.d,
+                                 shape.p,           block};
+      partials[item] = shape.positions == 1
+                           ? kernel.ghost_single(pair)
+                           : kernel.ghost_tile_row(pair, item % tiles * block,
+                                                   grams, scratch);
     }
   };
   parallel.For(static_cast<int64_t>(partials.size()), flops, body);
@@ -117,13 +137,13 @@ template <class T>
 void GhostNorm(const CpuKernels& kernels, Parallel& parallel,
                const GhostNormShape& shape, const T* a, const T* g,
                Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper) {
-  const int64_t tiles = shape.weights * CeilDiv(shape.positions, kGramTile);
-  std::vector<GhostPartial> partials(shape.batch * tiles);
+  const int64_t tiles_per_weight = CeilDiv(shape.positions, BlockSize(shape));
+  std::vector<GhostPartial> partials(shape.batch * shape.weights *
+                                     tiles_per_weight);
   ComputePartials(kernels, parallel, shape, a, g, partials);
 
   const ScopedFloatEnvironment environment;
   const double relative_error = RelativeError<T>(kernels, shape);
-  const int64_t tiles_per_weight = CeilDiv(shape.positions, kGramTile);
   const GhostPartial* partial = partials.data();
   for (int64_t i = 0; i < shape.batch; ++i) {
     double inner = 0;

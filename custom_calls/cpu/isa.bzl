@@ -37,6 +37,7 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
             "clipped_scatter-inl.h",
             "embedding_norm-inl.h",
             "ghost_norm-inl.h",
+            "gram_tile-inl.h",
             "outer_product-inl.h",
             "table-inl.h",
             "tied_cross-inl.h",

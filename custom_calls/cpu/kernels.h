@@ -17,12 +17,14 @@
 
 namespace bk {
 
-// Ghost norm: Gram matrices are made in square tiles of kGramTile positions
-// (a multiple of every micro-tile: 3, 4, 6), kGramDepth features at a time.
-// Depth bounds the accumulation chain in float and therefore the certified
-// error, see ghost_norm.cc; two packed panels of 96 KB stay in L2.
-inline constexpr int64_t kGramTile = 48;
+// Ghost norm: Gram matrices are made in square tiles of at most kGramTile
+// positions, kGramDepth features at a time. Depth bounds the accumulation chain
+// in float and therefore the certified error, see ghost_norm.cc. kDotGroup
+// copied rows, 17 KB of floats, stay in L1; the tiles of both matrices and
+// the rows of one block of features stay in L2.
+inline constexpr int64_t kGramTile = 136;
 inline constexpr int64_t kGramDepth = 512;
+inline constexpr int64_t kDotGroup = 8;
 
 // Products over rows: one task makes at most kGemmRows x kGemmColumns of the
 // result, kGemmDepth rows of the operands at a time, kGemmStrip columns at a
@@ -42,11 +44,15 @@ inline constexpr int64_t kGemmLhsScratch =
     kGemmRows * kGemmDepth + kGemmRows / 4 * kPanelSlack;
 inline constexpr int64_t kGemmRhsScratch =
     kGemmStrip * kGemmDepth + kGemmStrip / 4 * kPanelSlack;
-inline constexpr int64_t kGramScratch = 2 * kGramTile * kGramDepth;
+inline constexpr int64_t kGramRows = kGramTile + 8;
+inline constexpr int64_t kGramScratch =
+    (kGramRows + kDotGroup) * (kGramDepth + kPanelSlack);
+inline constexpr int64_t kGramDoubles = 2 * kGramTile * kGramTile;
 inline constexpr int64_t kGemmScratch = kGemmLhsScratch + kGemmRhsScratch;
 inline constexpr int64_t kScratchAlignment = 64;
 
-// One weight of one example: a [T, d] and g [T, p].
+// One weight of one example: a [T, d] and g [T, p], in tiles of `block`
+// positions.
 template <class T>
 struct GhostPair {
   const T* a;
@@ -54,6 +60,7 @@ struct GhostPair {
   int64_t positions;
   int64_t d;
   int64_t p;
+  int64_t block;
 };
 
 // What a row of Gram tiles adds to <a a^T, g g^T> and to S, the sum over its
@@ -109,7 +116,7 @@ struct ElementKernels {
   // Tiles (I, J >= I) of the Gram matrices, where tile row I starts at
   // `first_position`.
   GhostPartial (*ghost_tile_row)(const GhostPair<T>& pair,
-                                 int64_t first_position,
+                                 int64_t first_position, double* grams,
                                  Accumulator<T>* scratch);
   // The same for T = 1, where the Gram matrices are numbers. No scratch.
   GhostPartial (*ghost_single)(const GhostPair<T>& pair);

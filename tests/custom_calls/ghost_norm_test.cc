@@ -31,8 +31,8 @@ int64_t Rows(const GhostNormShape& shape) {
 
 // 0, 1, odd ones, and both sides of vector widths (4, 8, 16 lanes).
 const int64_t kWidths[] = {0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33};
-// 0, 1, both sides of micro-tiles (3, 4, 6) and of the tile (48).
-const int64_t kPositions[] = {0, 1, 2, 3, 4, 5, 6, 7, 47, 48, 49, 97};
+// 0, 1, both sides of micro-tiles (3, 4, 6), of a group (8), of a tile (48).
+const int64_t kPositions[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 47, 48, 49, 97};
 
 class GhostNormTest : public IsaTest {};
 BK_INSTANTIATE_FOR_EACH_ISA(GhostNormTest);
@@ -55,6 +55,29 @@ TEST_P(GhostNormTest, ExactOnSmallIntegers) {
           ASSERT_EQ(norms.sq_norm[i], expected[i]);
           ASSERT_GE(norms.upper[i], expected[i]);
         }
+      }
+    }
+  });
+}
+
+// Tiles of all sizes: how positions are cut depends on the number of examples.
+TEST_P(GhostNormTest, ExactAcrossTilesAndBlocks) {
+  ForEachElementType([&](auto element) {
+    using T = decltype(element);
+    for (const GhostNormShape& shape :
+         {GhostNormShape{8, 1, 100, 9, 17}, GhostNormShape{4, 2, 136, 7, 5},
+          GhostNormShape{8, 1, 137, 5, 9}, GhostNormShape{2, 1, 300, 8, 3},
+          GhostNormShape{8, 1, 7, 1100, 530}}) {
+      SCOPED_TRACE(testing::Message()
+                   << "T, d = " << shape.positions << ", " << shape.d);
+      const Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);
+      const Array<T> g = Integers<T>(random_, Rows(shape) * shape.p);
+      const Norms<T> norms(kernels(), serial_, shape, a, g);
+      std::vector<double> expected(shape.batch);
+      reference::GhostNorm(shape, a.data(), g.data(), expected.data());
+      for (int64_t i = 0; i < shape.batch; ++i) {
+        ASSERT_EQ(norms.sq_norm[i], static_cast<Accumulator<T>>(expected[i]));
+        ASSERT_GE(norms.upper[i], expected[i]);
       }
     }
   });
