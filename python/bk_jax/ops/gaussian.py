@@ -7,6 +7,7 @@ part. `docs/numerics.md` says which normals these are.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -75,11 +76,23 @@ def gaussian_twin(
     whole: tuple[int, ...],
 ) -> tuple[jax.Array]:
     """The same in plain JAX: equal bits of ChaCha, normals within a few units in the last place."""
+    return (_add_normals(x, key, stddev, start, jnp.uint32(stream), whole),)
+
+
+@functools.partial(jax.jit, static_argnums=5)  # parameters of one shape are traced once
+def _add_normals(
+    x: jax.Array,
+    key: jax.Array,
+    stddev: jax.Array,
+    start: jax.Array,
+    stream: jax.Array,
+    whole: tuple[int, ...],
+) -> jax.Array:
+    if x.size == 0:
+        return x
     rows = _rows(x.shape, whole)
     dtype = stddev.dtype
     per_group = GROUP_WORDS * 4 // dtype.itemsize
-    if x.size == 0:
-        return (x,)
     high, low = _row_positions(rows, start)
     groups = (rows.length + per_group - 2) // per_group + 1
     shift = per_group.bit_length() - 1
@@ -91,7 +104,7 @@ def gaussian_twin(
     offsets = (low & (per_group - 1)).astype(jnp.int32)
     cut = jax.vmap(lambda row, at: jax.lax.dynamic_slice(row, (at,), (rows.length,)))
     noisy = x.astype(dtype) + stddev * cut(values, offsets).reshape(x.shape)
-    return (jnp.where(stddev == 0, x, noisy.astype(x.dtype)),)
+    return jnp.where(stddev == 0, x, noisy.astype(x.dtype))
 
 
 class _Format(NamedTuple):
