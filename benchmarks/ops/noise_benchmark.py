@@ -6,11 +6,16 @@ Every candidate adds noise in place to an array that it owns (the argument is do
 of a train step. Candidates run in one process, interleaved with `jax.random.normal`; a ratio is the
 median over pairs of neighbours, with a 95 % interval. The row A/A compares `jax.random.normal` with
 itself: differences of its size mean nothing.
+
+On a busy machine time on the wall says little, most of all about short runs. So the table also has
+the processor time of all threads, "cpu", and the ratio of these.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +59,17 @@ def candidates(values: int) -> dict[str, InPlace]:
     return {name: InPlace(step, values, dtype, key) for name, (step, dtype, key) in made.items()}
 
 
+def processor_seconds(*runs: InPlace) -> list[float]:
+    """Medians over 20 interleaved calls of each, all threads together."""
+    times = []
+    for _ in range(20):
+        for run in runs:
+            start = time.process_time()
+            jax.block_until_ready(run())
+            times.append(time.process_time() - start)
+    return [statistics.median(times[i :: len(runs)]) for i in range(len(runs))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -63,14 +79,18 @@ def main() -> None:
     arguments = parser.parse_args()
     bk_jax.diagnose()
     base = InPlace(plain, arguments.values, jnp.float32, jax.random.key(0))
-    print(f"\n{arguments.values:,} values; faster: time of jax.random.normal over the candidate's")
-    print(f"{'candidate':32} {'ns/value':>9} {'normal':>8} {'faster':>8}  95 % interval")
+    print(f"\n{arguments.values:,} values, in ns per value; faster: than jax.random.normal")
+    print(
+        f"{'candidate':32} {'wall':>6} {'faster':>7}  {'95 % interval':14} {'cpu':>6} {'faster':>7}"
+    )
+    scale = 1e9 / arguments.values
     for name, run in candidates(arguments.values).items():
         c = paired.compare(run, base, budget=arguments.budget)
-        per_value = [1e9 * t / arguments.values for t in (c.first, c.second)]
+        cpu, base_cpu = processor_seconds(run, base)
+        interval = f"{c.low:.2f} .. {c.high:.2f}"
         print(
-            f"{name:32} {per_value[0]:9.2f} {per_value[1]:8.2f} {c.ratio:8.2f}  "
-            f"{c.low:.2f} .. {c.high:.2f}",
+            f"{name:32} {scale * c.first:6.2f} {c.ratio:7.2f}  {interval:14} "
+            f"{scale * cpu:6.2f} {base_cpu / cpu:7.2f}",
             flush=True,
         )
 
