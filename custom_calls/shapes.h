@@ -12,7 +12,8 @@
 
 namespace bk {
 
-// activations [B, N, T, d], output gradients [B, N, T, p] -> [B]
+// activations [B, N, T, d], output gradients [B, N, T, p] -> [B], and for
+// per-sample gradients [B, N, d, p]
 struct GhostNormShape {
   int64_t batch;
   int64_t weights;
@@ -61,6 +62,12 @@ struct TiedCrossShape {
   int64_t rows;
   int64_t tokens;
   int64_t p;
+};
+
+// x [B, size] -> [size]
+struct WeightedSumShape {
+  int64_t batch;
+  int64_t size;
 };
 
 }  // namespace bk

@@ -1,4 +1,6 @@
-// Handler of bk_clipped_gemm on the CPU.
+// Handlers of bk_clipped_gemm and bk_clipped_gemm_add on the CPU.
+#include <cstring>
+
 #include "custom_calls/cpu/clipped_gemm.h"
 #include "custom_calls/cpu/dispatch.h"
 #include "xla_plugin/ffi_helpers.h"
@@ -8,6 +10,33 @@ namespace bk {
 namespace {
 
 constexpr char kName[] = "bk_clipped_gemm";
+constexpr char kAddName[] = "bk_clipped_gemm_add";
+
+absl::Status Run(const char* name, Parallel& parallel, ffi::AnyBuffer lhs,
+                 ffi::AnyBuffer factor, ffi::AnyBuffer rhs, ffi::AnyBuffer sum,
+                 GemmOutput output) {
+  BK_RETURN_IF_ERROR(CheckRank({name, "lhs"}, lhs, 4));
+  BK_RETURN_IF_ERROR(CheckRank({name, "rhs"}, rhs, 4));
+  const auto dims = lhs.dimensions();
+  const ClippedGemmShape shape = {dims[0], dims[1], dims[2], dims[3],
+                                  rhs.dimensions()[3]};
+  const ffi::DataType result = AccumulatorType(lhs.element_type());
+  BK_RETURN_IF_ERROR(
+      CheckShape({name, "factor"}, factor, result, {shape.batch}));
+  BK_RETURN_IF_ERROR(
+      CheckShape({name, "rhs"}, rhs, lhs.element_type(),
+                 {shape.batch, shape.weights, shape.positions, shape.n}));
+  BK_RETURN_IF_ERROR(CheckShape({name, "sum"}, sum, result,
+                                {shape.weights, shape.m, shape.n}));
+  return DispatchFloat({name, "lhs"}, lhs.element_type(), [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    using Acc = Accumulator<T>;
+    ClippedGemm(*ActiveKernels().kernels, parallel, shape, Data<const T>(lhs),
+                Data<const Acc>(factor), Data<const T>(rhs), Data<Acc>(sum),
+                output);
+    return absl::OkStatus();
+  });
+}
 
 ffi::Error ClippedGemmImpl(ffi::ThreadPool pool, ffi::AnyBuffer lhs,
                            ffi::AnyBuffer factor, ffi::AnyBuffer rhs,
@@ -20,31 +49,39 @@ ffi::Error ClippedGemmImpl(ffi::ThreadPool pool, ffi::AnyBuffer lhs,
   });
 }
 
+ffi::Error ClippedGemmAddImpl(ffi::ThreadPool pool, ffi::AnyBuffer lhs,
+                              ffi::AnyBuffer factor, ffi::AnyBuffer rhs,
+                              ffi::AnyBuffer initial,
+                              ffi::Result<ffi::AnyBuffer> sum,
+                              ffi::Dictionary /*attributes*/) {
+  return RunHandler(kAddName, [&] {
+    FfiScheduler scheduler(pool);
+    ParallelFor parallel(scheduler);
+    return RunClippedGemmAdd(parallel, lhs, factor, rhs, initial, *sum);
+  });
+}
+
 }  // namespace
 
 absl::Status RunClippedGemm(Parallel& parallel, ffi::AnyBuffer lhs,
                             ffi::AnyBuffer factor, ffi::AnyBuffer rhs,
                             ffi::AnyBuffer sum) {
-  BK_RETURN_IF_ERROR(CheckRank({kName, "lhs"}, lhs, 4));
-  BK_RETURN_IF_ERROR(CheckRank({kName, "rhs"}, rhs, 4));
-  const auto dims = lhs.dimensions();
-  const ClippedGemmShape shape = {dims[0], dims[1], dims[2], dims[3],
-                                  rhs.dimensions()[3]};
-  const ffi::DataType result = AccumulatorType(lhs.element_type());
-  BK_RETURN_IF_ERROR(
-      CheckShape({kName, "factor"}, factor, result, {shape.batch}));
-  BK_RETURN_IF_ERROR(
-      CheckShape({kName, "rhs"}, rhs, lhs.element_type(),
-                 {shape.batch, shape.weights, shape.positions, shape.n}));
-  BK_RETURN_IF_ERROR(CheckShape({kName, "sum"}, sum, result,
-                                {shape.weights, shape.m, shape.n}));
-  return DispatchFloat({kName, "lhs"}, lhs.element_type(), [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    using Acc = Accumulator<T>;
-    ClippedGemm(*ActiveKernels().kernels, parallel, shape, Data<const T>(lhs),
-                Data<const Acc>(factor), Data<const T>(rhs), Data<Acc>(sum));
-    return absl::OkStatus();
-  });
+  return Run(kName, parallel, lhs, factor, rhs, sum, GemmOutput::kOverwrite);
+}
+
+absl::Status RunClippedGemmAdd(Parallel& parallel, ffi::AnyBuffer lhs,
+                               ffi::AnyBuffer factor, ffi::AnyBuffer rhs,
+                               ffi::AnyBuffer initial, ffi::AnyBuffer sum) {
+  const auto dims = sum.dimensions();
+  BK_RETURN_IF_ERROR(CheckShape({kAddName, "initial"}, initial,
+                                sum.element_type(),
+                                {dims.begin(), dims.end()}));
+  // The caller asks for one buffer; without that the sum starts as a copy.
+  if (initial.untyped_data() != sum.untyped_data()) {
+    std::memcpy(sum.untyped_data(), initial.untyped_data(), sum.size_bytes());
+  }
+  return Run(kAddName, parallel, lhs, factor, rhs, sum,
+             GemmOutput::kAccumulate);
 }
 
 }  // namespace bk
@@ -56,5 +93,16 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
         .Arg<xla::ffi::AnyBuffer>()  // lhs (B, N, T, m)
         .Arg<xla::ffi::AnyBuffer>()  // factor (B)
         .Arg<xla::ffi::AnyBuffer>()  // rhs (B, N, T, n)
+        .Ret<xla::ffi::AnyBuffer>()  // sum (N, m, n)
+        .Attrs());
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    BkClippedGemmAdd, bk::ClippedGemmAddImpl,
+    xla::ffi::Ffi::Bind()
+        .Ctx<xla::ffi::ThreadPool>()
+        .Arg<xla::ffi::AnyBuffer>()  // lhs (B, N, T, m)
+        .Arg<xla::ffi::AnyBuffer>()  // factor (B)
+        .Arg<xla::ffi::AnyBuffer>()  // rhs (B, N, T, n)
+        .Arg<xla::ffi::AnyBuffer>()  // initial (N, m, n)
         .Ret<xla::ffi::AnyBuffer>()  // sum (N, m, n)
         .Attrs());

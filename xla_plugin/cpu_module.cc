@@ -25,6 +25,10 @@ nb::dict Registrations() {
   targets["bk_ghost_norm"] = Capsule(BkGhostNorm);
   targets["bk_clip_factor"] = Capsule(BkClipFactor);
   targets["bk_clipped_gemm"] = Capsule(BkClippedGemm);
+  targets["bk_clipped_gemm_add"] = Capsule(BkClippedGemmAdd);
+  targets["bk_direct_norm"] = Capsule(BkDirectNorm);
+  targets["bk_per_sample_grad"] = Capsule(BkPerSampleGrad);
+  targets["bk_weighted_sum"] = Capsule(BkWeightedSum);
   targets["bk_gaussian"] = Capsule(BkGaussian);
   targets["bk_chacha_bits"] = Capsule(BkChachaBits);
   targets["bk_embedding_norm"] = Capsule(BkEmbeddingNorm);

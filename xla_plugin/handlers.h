@@ -19,6 +19,18 @@ absl::Status RunGhostNorm(Parallel& parallel, xla::ffi::AnyBuffer a,
                           xla::ffi::AnyBuffer g, xla::ffi::AnyBuffer sq_norm,
                           xla::ffi::AnyBuffer sq_norm_upper);
 
+// a [B, N, T, d], g [B, N, T, p] -> sq_norm [B], sq_norm_upper [B]
+absl::Status RunDirectNorm(Parallel& parallel, xla::ffi::AnyBuffer a,
+                           xla::ffi::AnyBuffer g, xla::ffi::AnyBuffer sq_norm,
+                           xla::ffi::AnyBuffer sq_norm_upper);
+
+// a [B, N, T, d], g [B, N, T, p] -> grad [B, N, d, p], sq_norm [B],
+// sq_norm_upper [B]
+absl::Status RunPerSampleGrad(Parallel& parallel, xla::ffi::AnyBuffer a,
+                              xla::ffi::AnyBuffer g, xla::ffi::AnyBuffer grad,
+                              xla::ffi::AnyBuffer sq_norm,
+                              xla::ffi::AnyBuffer sq_norm_upper);
+
 // sq_norms [K, B], clip_norm [], is_padding [B] -> factor [B], norm [B]
 absl::Status RunClipFactor(std::string_view clipping,
                            xla::ffi::AnyBuffer sq_norms,
@@ -31,6 +43,17 @@ absl::Status RunClipFactor(std::string_view clipping,
 absl::Status RunClippedGemm(Parallel& parallel, xla::ffi::AnyBuffer lhs,
                             xla::ffi::AnyBuffer factor, xla::ffi::AnyBuffer rhs,
                             xla::ffi::AnyBuffer sum);
+
+// The same added to initial [N, m, n], whose buffer `sum` should be.
+absl::Status RunClippedGemmAdd(Parallel& parallel, xla::ffi::AnyBuffer lhs,
+                               xla::ffi::AnyBuffer factor,
+                               xla::ffi::AnyBuffer rhs,
+                               xla::ffi::AnyBuffer initial,
+                               xla::ffi::AnyBuffer sum);
+
+// factor [B], x [B, size] -> sum [size]
+absl::Status RunWeightedSum(Parallel& parallel, xla::ffi::AnyBuffer factor,
+                            xla::ffi::AnyBuffer x, xla::ffi::AnyBuffer sum);
 
 // x [...], key [8], stddev [], start [rank of x] -> x + stddev * noise. x is
 // the block at `start` of an array of shape `whole`. `start` is an operand,
@@ -70,6 +93,10 @@ extern "C" {
 XLA_FFI_Error* BkGhostNorm(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkClipFactor(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkClippedGemm(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkClippedGemmAdd(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkDirectNorm(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkPerSampleGrad(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkWeightedSum(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkGaussian(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkChachaBits(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkEmbeddingNorm(XLA_FFI_CallFrame* call_frame);

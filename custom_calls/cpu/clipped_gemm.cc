@@ -4,66 +4,24 @@
 #include <vector>
 
 #include "custom_calls/cpu/float_environment.h"
+#include "custom_calls/cpu/live.h"
 #include "custom_calls/cpu/scratch.h"
+#include "custom_calls/cpu/tiling.h"
 
 namespace bk {
 namespace {
-
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
-
-template <class Acc>
-std::vector<LiveExample<Acc>> FindLive(int64_t batch, const Acc* factor) {
-  std::vector<LiveExample<Acc>> live;
-  live.reserve(batch);
-  for (int64_t i = 0; i < batch; ++i) {
-    if (factor[i] != 0) live.push_back({i, factor[i]});
-  }
-  return live;
-}
-
-// The largest multiple of kStep, at most `limit`, that cuts `size` into equal
-// parts (up to kStep).
-int64_t EvenPart(int64_t size, int64_t limit) {
-  constexpr int64_t kStep = 48;
-  const int64_t parts = CeilDiv(std::max<int64_t>(size, 1), limit);
-  return CeilDiv(CeilDiv(size, parts), kStep) * kStep;
-}
-
-// How the results of all weights are cut into tasks. A pure function of the
-// shape: large tiles, as packing is paid once per tile, but smaller ones as
-// long as there are too few to keep several threads equally busy.
-struct Tiling {
-  int64_t rows, columns, row_tiles, column_tiles;
-};
-
-Tiling ChooseTiling(int64_t weights, int64_t m, int64_t n) {
-  constexpr int64_t kEnoughTasks = 16;
-  constexpr int64_t limits[][2] = {{kGemmRows, kGemmColumns},
-                                   {kGemmRows, kGemmColumns / 2},
-                                   {kGemmRows / 2, kGemmColumns / 2},
-                                   {kGemmRows / 2, kGemmColumns / 4},
-                                   {kGemmRows / 4, kGemmColumns / 8}};
-  Tiling tiling = {};
-  for (const auto& limit : limits) {
-    const int64_t rows = EvenPart(m, limit[0]);
-    const int64_t columns = EvenPart(n, limit[1]);
-    tiling = {rows, columns, CeilDiv(m, rows), CeilDiv(n, columns)};
-    const int64_t tasks = weights * tiling.row_tiles * tiling.column_tiles;
-    if (tasks >= kEnoughTasks) break;
-  }
-  return tiling;
-}
 
 // Narrows the task of the whole result to tile `item` of all weights' tiles.
 template <class T>
 GemmTask<T> TileTask(const GemmTask<T>& whole, const Tiling& tiling,
                      int64_t item) {
+  const Tile tile = TileAt(tiling, whole.m, whole.n, item % tiling.tiles());
   GemmTask<T> task = whole;
-  task.n0 = item % tiling.column_tiles * tiling.columns;
-  task.n1 = std::min(task.n0 + tiling.columns, whole.n);
-  task.m0 = item / tiling.column_tiles % tiling.row_tiles * tiling.rows;
-  task.m1 = std::min(task.m0 + tiling.rows, whole.m);
-  task.weight = item / tiling.column_tiles / tiling.row_tiles;
+  task.m0 = tile.m0;
+  task.m1 = tile.m1;
+  task.n0 = tile.n0;
+  task.n1 = tile.n1;
+  task.weight = item / tiling.tiles();
   task.out = whole.out + task.weight * whole.m * whole.n;
   return task;
 }
@@ -85,7 +43,8 @@ void ClippedGemm(const CpuKernels& kernels, Parallel& parallel,
     if (!accumulate) std::fill_n(out, entries, Acc{0});
     return;
   }
-  const Tiling tiling = ChooseTiling(shape.weights, shape.m, shape.n);
+  const Tiling tiling =
+      ChooseTiling(shape.weights, shape.m, shape.n, kGemmColumns);
   const GemmTask<T> whole = {lhs,
                              rhs,
                              live.data(),
@@ -104,7 +63,7 @@ void ClippedGemm(const CpuKernels& kernels, Parallel& parallel,
   const double flops = 2.0 * static_cast<double>(live_count * shape.positions) *
                        static_cast<double>(std::min(shape.m, tiling.rows) *
                                            std::min(shape.n, tiling.columns));
-  const int64_t tiles = shape.weights * tiling.row_tiles * tiling.column_tiles;
+  const int64_t tiles = shape.weights * tiling.tiles();
   parallel.For(tiles, flops, [&](int64_t begin, int64_t end) {
     const ScopedFloatEnvironment environment;
     Acc* scratch = ThreadScratchOf<Acc>(kGemmScratch);

@@ -5,35 +5,10 @@
 
 #include "custom_calls/cpu/gram_tile-inl.h"
 #include "custom_calls/cpu/kernels.h"
+#include "custom_calls/cpu/row_norms-inl.h"
 #include "custom_calls/cpu/vector-inl.h"
 
 namespace bk::BK_ISA {
-
-// Smallest normal number: below it rounding errors are absolute.
-template <class Acc>
-inline constexpr double kMinNormal = 0;
-template <>
-inline constexpr double kMinNormal<float> = 0x1p-126;
-template <>
-inline constexpr double kMinNormal<double> = 0x1p-1022;
-
-// An upper bound of |x|, given its squared norm as computed. A row that is not
-// zero has at least width * kMinNormal, which covers all absolute (underflow)
-// errors of Gram entries, see ghost_norm.cc; a zero row is exactly 0.
-template <class T>
-double RowBound(const T* x, int64_t width, double sq_norm) {
-  using Acc = Accumulator<T>;
-  if (sq_norm == 0) {
-    bool zero = true;
-    for (int64_t k = 0; k < width && zero; k += kLanes<Acc>) {
-      const auto v = k + kLanes<Acc> <= width ? Load(x + k)
-                                              : LoadPartial(x + k, width - k);
-      for (int64_t lane = 0; lane < kLanes<Acc>; ++lane) zero &= v[lane] == 0;
-    }
-    if (zero) return 0;
-  }
-  return __builtin_sqrt(sq_norm + static_cast<double>(width) * kMinNormal<Acc>);
-}
 
 // Sum of the products of a tile right of the diagonal, which counts twice.
 inline double OffDiagonalSum(int64_t rows, int64_t columns,
@@ -92,43 +67,24 @@ GhostPartial GhostTileRow(const GhostPair<T>& pair, int64_t first_position,
   return sum;
 }
 
-// |x[0:count]|^2. Four sums hide the latency of the addition; their chains are
-// no longer than those of DotTile.
-template <class T>
-Accumulator<T> SquaredNormBlock(const T* x, int64_t count) {
-  using Acc = Accumulator<T>;
-  Vec<Acc> sums[4] = {};
-  int64_t k = 0;
-  for (; k + 4 * kLanes<Acc> <= count; k += 4 * kLanes<Acc>) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const Vec<Acc> v = Load(x + k + i * kLanes<Acc>);
-      sums[i] += v * v;
-    }
-  }
-  for (; k < count; k += kLanes<Acc>) {
-    const Vec<Acc> v =
-        k + kLanes<Acc> <= count ? Load(x + k) : LoadPartial(x + k, count - k);
-    sums[0] += v * v;
-  }
-  return Sum<Acc>((sums[0] + sums[1]) + (sums[2] + sums[3]));
-}
-
-template <class T>
-double SquaredNorm(const T* x, int64_t width) {
-  double total = 0;
-  for (int64_t k = 0; k < width; k += kGramDepth) {
-    total += static_cast<double>(
-        SquaredNormBlock(x + k, Min(kGramDepth, width - k)));
-  }
-  return total;
-}
-
 template <class T>
 GhostPartial GhostSingle(const GhostPair<T>& pair) {
   const double a = SquaredNorm(pair.a, pair.d);
   const double g = SquaredNorm(pair.g, pair.p);
   return {a * g, RowBound(pair.a, pair.d, a) * RowBound(pair.g, pair.p, g)};
+}
+
+// S = sum_t |a_t| |g_t|, not below it by more than rounding.
+template <class T>
+double Spread(const GhostPair<T>& pair) {
+  double spread = 0;
+  for (int64_t t = 0; t < pair.positions; ++t) {
+    GhostPair<T> single = pair;
+    single.a += t * pair.d;
+    single.g += t * pair.p;
+    spread += GhostSingle(single).bound;
+  }
+  return spread;
 }
 
 }  // namespace bk::BK_ISA

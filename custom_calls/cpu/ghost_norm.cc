@@ -5,14 +5,14 @@
 #include <limits>
 #include <vector>
 
+#include "custom_calls/cpu/direct_norm.h"
 #include "custom_calls/cpu/float_environment.h"
-#include "custom_calls/cpu/rounding.h"
+#include "custom_calls/cpu/norm_bound.h"
 #include "custom_calls/cpu/scratch.h"
+#include "custom_calls/cpu/tiling.h"
 
 namespace bk {
 namespace {
-
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 // Positions of a tile, a function of the shape only: all of them if they fit
 // and there are examples enough to keep several threads busy, else equal parts.
@@ -22,27 +22,10 @@ int64_t BlockSize(const GhostNormShape& shape) {
   if (shape.positions <= kGramTile && pairs >= kEnoughTasks) return kGramTile;
   const bool enough = pairs * CeilDiv(shape.positions, kLarge) >= kEnoughTasks;
   const int64_t limit = enough ? kLarge : kSmall;
-  const int64_t positions = std::max<int64_t>(shape.positions, 1);
-  const int64_t even = CeilDiv(positions, CeilDiv(positions, limit));
-  return CeilDiv(even, kDotGroup) * kDotGroup;
+  return EvenPart(shape.positions, limit, kDotGroup);
 }
 
-// Unit roundoff of the accumulator type.
-template <class Acc>
-constexpr double kUnitRoundoff = std::numeric_limits<Acc>::epsilon() / 2;
-
-// The largest number of roundings in accumulator type between a product of two
-// elements and a Gram entry of `width` features: one for the product (there is
-// no FMA in the baseline), one per vector of a lane's chain, one per level of
-// the tree over lanes. Chains end after kGramDepth features; what follows is
-// double and counted in OuterRoundings.
-int64_t GramRoundings(int64_t width, int64_t lanes) {
-  int64_t tree = 0;
-  while ((int64_t{1} << tree) < lanes) ++tree;
-  return 1 + CeilDiv(std::min(width, kGramDepth), lanes) + tree;
-}
-
-// The same in double: depth blocks of both Gram matrices, the product, sums
+// Roundings in double: depth blocks of both Gram matrices, the product, sums
 // over a row of a tile (lanes, tree, rest), over its rows (two additions for
 // each on the diagonal), over tiles, over weights, and the arithmetic of the
 // bound.
@@ -112,23 +95,49 @@ void ComputePartials(const CpuKernels& kernels, Parallel& parallel,
   parallel.For(static_cast<int64_t>(partials.size()), flops, body);
 }
 
-// Both results of one example, from the sums over its weights.
-template <class Acc>
-void Finish(double inner, double error, bool zero, Acc* sq_norm,
-            Acc* sq_norm_upper) {
-  if (!std::isfinite(inner) || !std::isfinite(error)) {
-    const bool nan = std::isnan(inner) || std::isnan(error);
-    *sq_norm = nan ? std::numeric_limits<Acc>::quiet_NaN()
-                   : std::numeric_limits<Acc>::infinity();
-    *sq_norm_upper = *sq_norm;
-    return;
+// Sums of one example over its weights.
+struct ExampleSums {
+  double inner = 0;
+  double error = 0;
+  bool zero = true;
+};
+
+ExampleSums AddPartials(const GhostPartial* partial, int64_t weights,
+                        int64_t tiles, double relative_error) {
+  ExampleSums sums;
+  for (int64_t weight = 0; weight < weights; ++weight) {
+    double bound = 0;
+    for (int64_t tile = 0; tile < tiles; ++tile, ++partial) {
+      sums.inner += partial->inner;
+      bound += partial->bound;
+    }
+    sums.zero = sums.zero && bound == 0;
+    sums.error += relative_error * bound * bound;
   }
-  const double clamped = std::max(inner, 0.0);
-  // Keeps the bound visible where denormals are flushed, and covers underflow
-  // of the double arithmetic.
-  const double floor = zero ? 0 : std::numeric_limits<Acc>::min();
-  *sq_norm = static_cast<Acc>(clamped);
-  *sq_norm_upper = RoundUp<Acc>(clamped + error + floor);
+  return sums;
+}
+
+// Whether the bound exceeds the norm by more than 1 %. For one position the
+// norm is a product and its bound as good as any.
+bool IsLoose(const GhostNormShape& shape, const ExampleSums& sums) {
+  constexpr double kTolerance = 1.01 * 1.01 - 1;
+  return shape.positions > 1 && std::isfinite(sums.inner) &&
+         std::isfinite(sums.error) &&
+         sums.error > kTolerance * std::max(sums.inner, 0.0);
+}
+
+// Certify or recompute: the direct norm of one example, whose error does not
+// grow when token gradients cancel. Both bounds hold, so the smaller one does.
+template <class T>
+void Recompute(const CpuKernels& kernels, Parallel& parallel,
+               GhostNormShape shape, const T* a, const T* g,
+               Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper) {
+  shape.batch = 1;
+  Accumulator<T> direct = 0, direct_upper = 0;
+  DirectNorm(kernels, parallel, shape, a, g, &direct, &direct_upper);
+  if (!(direct_upper < *sq_norm_upper)) return;
+  *sq_norm = direct;
+  *sq_norm_upper = direct_upper;
 }
 
 }  // namespace
@@ -137,28 +146,23 @@ template <class T>
 void GhostNorm(const CpuKernels& kernels, Parallel& parallel,
                const GhostNormShape& shape, const T* a, const T* g,
                Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper) {
-  const int64_t tiles_per_weight = CeilDiv(shape.positions, BlockSize(shape));
-  std::vector<GhostPartial> partials(shape.batch * shape.weights *
-                                     tiles_per_weight);
+  const int64_t tiles = CeilDiv(shape.positions, BlockSize(shape));
+  std::vector<GhostPartial> partials(shape.batch * shape.weights * tiles);
   ComputePartials(kernels, parallel, shape, a, g, partials);
 
   const ScopedFloatEnvironment environment;
   const double relative_error = RelativeError<T>(kernels, shape);
-  const GhostPartial* partial = partials.data();
+  const int64_t rows = shape.weights * shape.positions;
   for (int64_t i = 0; i < shape.batch; ++i) {
-    double inner = 0;
-    double error = 0;
-    bool zero = true;
-    for (int64_t weight = 0; weight < shape.weights; ++weight) {
-      double bound = 0;
-      for (int64_t tile = 0; tile < tiles_per_weight; ++tile, ++partial) {
-        inner += partial->inner;
-        bound += partial->bound;
-      }
-      zero = zero && bound == 0;
-      error += relative_error * bound * bound;
+    const ExampleSums sums =
+        AddPartials(partials.data() + i * shape.weights * tiles, shape.weights,
+                    tiles, relative_error);
+    FinishNorm(sums.inner, std::max(sums.inner, 0.0) + sums.error, sums.zero,
+               sq_norm + i, sq_norm_upper + i);
+    if (IsLoose(shape, sums)) {
+      Recompute(kernels, parallel, shape, a + i * rows * shape.d,
+                g + i * rows * shape.p, sq_norm + i, sq_norm_upper + i);
     }
-    Finish(inner, error, zero, sq_norm + i, sq_norm_upper + i);
   }
 }
 

@@ -39,9 +39,12 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
             "ghost_norm-inl.h",
             "gram_tile-inl.h",
             "outer_product-inl.h",
+            "product-inl.h",
+            "row_norms-inl.h",
             "table-inl.h",
             "tied_cross-inl.h",
             "vector-inl.h",
+            "weighted_sum-inl.h",
             "wide-inl.h",
         ],
         # Contraction makes a * b + c one FMA; the error bounds hold with and without it.

@@ -44,6 +44,10 @@ inline constexpr int64_t kGemmLhsScratch =
     kGemmRows * kGemmDepth + kGemmRows / 4 * kPanelSlack;
 inline constexpr int64_t kGemmRhsScratch =
     kGemmStrip * kGemmDepth + kGemmStrip / 4 * kPanelSlack;
+// The direct norm keeps its tile there too.
+inline constexpr int64_t kDirectColumns = kGemmColumns / 2;
+inline constexpr int64_t kDirectScratch =
+    kGemmLhsScratch + kGemmRhsScratch + kGemmRows * kDirectColumns;
 inline constexpr int64_t kGramRows = kGramTile + 8;
 inline constexpr int64_t kGramScratch =
     (kGramRows + kDotGroup) * (kGramDepth + kPanelSlack);
@@ -111,6 +115,28 @@ struct ChachaTask {
   uint32_t* out;
 };
 
+// out[i, j] = sum_t lhs[t, m0 + i] rhs[t, n0 + j] for one weight of one
+// example, with rows `stride` apart.
+template <class T>
+struct ProductTask {
+  const T* lhs;  // [T, m]
+  const T* rhs;  // [T, n]
+  int64_t positions, m, n;
+  int64_t m0, m1, n0, n1;
+  Accumulator<T>* out;
+  int64_t stride;
+};
+
+// out = sum over live examples i of factor_i x[i], for x [B, size].
+template <class T>
+struct SumTask {
+  const T* x;
+  const LiveExample<Accumulator<T>>* live;
+  int64_t live_count;
+  int64_t size;
+  Accumulator<T>* out;
+};
+
 template <class T>
 struct ElementKernels {
   // Tiles (I, J >= I) of the Gram matrices, where tile row I starts at
@@ -120,7 +146,14 @@ struct ElementKernels {
                                  Accumulator<T>* scratch);
   // The same for T = 1, where the Gram matrices are numbers. No scratch.
   GhostPartial (*ghost_single)(const GhostPair<T>& pair);
+  // S = sum_t |a_t| |g_t|, not below it by more than rounding.
+  double (*spread)(const GhostPair<T>& pair);
   void (*clipped_gemm_tile)(const GemmTask<T>& task, Accumulator<T>* scratch);
+  // Returns the sum of squares of what it wrote.
+  double (*product_tile)(const ProductTask<T>& task, Accumulator<T>* scratch);
+  // Elements [begin, end) of a sum with at least one live example.
+  void (*weighted_sum_chunk)(const SumTask<T>& task, int64_t begin,
+                             int64_t end);
   void (*gaussian)(const GaussianTask<T>& task);
   SparseKernels<T> sparse;
 };

@@ -8,7 +8,9 @@
 #include "custom_calls/cpu/gaussian_isa.h"
 #include "custom_calls/cpu/ghost_norm-inl.h"
 #include "custom_calls/cpu/kernels.h"
+#include "custom_calls/cpu/product-inl.h"
 #include "custom_calls/cpu/tied_cross-inl.h"
+#include "custom_calls/cpu/weighted_sum-inl.h"
 
 namespace bk::BK_ISA {
 
@@ -18,8 +20,8 @@ inline constexpr SparseKernels<T> kSparseKernels = {
 
 template <class T>
 inline constexpr ElementKernels<T> kElementKernels = {
-    GhostTileRow<T>, GhostSingle<T>, ClippedGemmTile<T>, GaussianRange<T>,
-    kSparseKernels<T>};
+    GhostTileRow<T>, GhostSingle<T>,      Spread<T>,        ClippedGemmTile<T>,
+    ProductTile<T>,  WeightedSumChunk<T>, GaussianRange<T>, kSparseKernels<T>};
 
 inline constexpr CpuKernels Table(const char* name) {
   return {name,

@@ -24,6 +24,10 @@ TARGETS = (
     "bk_embedding_norm",
     "bk_clipped_scatter",
     "bk_tied_cross",
+    "bk_direct_norm",
+    "bk_per_sample_grad",
+    "bk_clipped_gemm_add",
+    "bk_weighted_sum",
     "bk_gaussian",
     "bk_chacha_bits",
 )

@@ -106,6 +106,36 @@ def test_two_runs_are_bit_identical(implementation):
         assert_bits_equal(compiled(*triple), first)
 
 
+def test_the_sum_is_added_to_an_initial_value(implementation, dtype):
+    lhs, factor, rhs = operands(small_integers, dtype, (3, 9, 17))
+    initial = small_integers(2, (2, 9, 17), jnp.promote_types(dtype, jnp.float32))
+    out = fresh_jit(ops.clipped_gemm)(lhs, factor, rhs, initial)
+    np.testing.assert_array_equal(out, double(initial) + truth(lhs, factor, rhs))
+
+
+@pytest.mark.native
+def test_an_accumulation_over_microbatches_makes_no_copy():
+    lhs, factor, rhs = operands(small_integers, np.float32, (3, 9, 17), batch=6)
+    stacked = [x.reshape(2, 3, *x.shape[1:]) for x in (lhs, factor, rhs)]
+
+    def accumulate(stacked):
+        def add(total, part):
+            return ops.clipped_gemm(*part, total), None
+
+        return jax.lax.scan(add, jnp.zeros((2, 9, 17)), stacked)[0]
+
+    compiled = fresh_jit(accumulate).lower(stacked).compile()
+    np.testing.assert_array_equal(compiled(stacked), truth(lhs, factor, rhs))
+    lines = compiled.as_text().splitlines()
+    assert not [line for line in lines if " copy(" in line and "f32[2,9,17]" in line]
+
+
+def test_initial_shape_error():
+    lhs = np.zeros((2, 1, 3, 4), np.float32)
+    with pytest.raises(ValueError, match=r"clipped_gemm expects initial \(1, 4, 4\), got \(4, 4\)"):
+        ops.clipped_gemm(lhs, np.ones(2, np.float32), lhs, np.zeros((4, 4), np.float32))
+
+
 def test_vmap(implementation):
     lhs, factor, rhs = operands(small_integers, np.float32, (3, 4, 5), batch=6)
     stacked = [x.reshape(2, 3, *x.shape[1:]) for x in (lhs, factor, rhs)]

@@ -12,6 +12,7 @@ from support.process import run_python
 from support.structure import custom_calls
 
 from bk_jax import _native, ops
+from bk_jax.ops.sums import NATIVE_ELEMENTS
 
 KEY = np.arange(8, dtype=np.uint32)
 IDS = np.zeros((2, 3), np.int32)
@@ -19,6 +20,10 @@ OPERANDS = {
     "bk_ghost_norm": (ops.ghost_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
     "bk_clip_factor": (lambda s: ops.clip_factor(s, 1.0, jnp.zeros(2, bool)), [(3, 2)]),
     "bk_clipped_gemm": (ops.clipped_gemm, [(2, 1, 3, 4), (2,), (2, 1, 3, 5)]),
+    "bk_clipped_gemm_add": (ops.clipped_gemm, [(2, 1, 3, 4), (2,), (2, 1, 3, 5), (1, 4, 5)]),
+    "bk_direct_norm": (ops.direct_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
+    "bk_per_sample_grad": (ops.per_sample_grad, [(2, 1, 3, 4), (2, 1, 3, 5)]),
+    "bk_weighted_sum": (ops.weighted_sum, [(2,), (2, NATIVE_ELEMENTS // 2)]),
     "bk_gaussian": (lambda x: ops.gaussian(x, KEY, 1.0), [(3, 4)]),
     "bk_chacha_bits": (lambda x: ops.chacha_bits(KEY, 9, stream=0, domain=1) + x, [()]),
     "bk_embedding_norm": (lambda g: ops.embedding_norm(IDS, g), [(2, 3, 4)]),
@@ -74,6 +79,11 @@ def test_handlers_name_operation_and_operand():
         ("bk_ghost_norm", [out, out], (a, g), {}, r"bk_ghost_norm: g: expected f32\[2,1,3,5\]"),
         ("bk_ghost_norm", [out, out], (a[0], g), {}, r"bk_ghost_norm: a: expected rank 4"),
         ("bk_ghost_norm", [out, out], (a.astype(int), a), {}, r"bk_ghost_norm: .*expected"),
+        ("bk_direct_norm", [out, out], (a, g), {}, r"bk_direct_norm: g: expected f32\[2,1,3,5\]"),
+        ("bk_per_sample_grad", [out, out, out], (a, a), {},
+         r"bk_per_sample_grad: grad: expected f32\[2,1,4,4\], got f32\[2\]"),
+        ("bk_weighted_sum", [out], (a[:, 0, 0, 0], a[0, 0]), {},
+         r"bk_weighted_sum: factor: expected f32\[3\], got f32\[2\]"),
         ("bk_clip_factor", [out, out], (a[:, 0, :2, 0].T, a[0, 0, 0, 0], np.zeros(2, bool)),
          {"clipping": "flat"}, r"bk_clip_factor: clipping: expected abadi, .*got 'flat'"),
         ("bk_clip_factor", [out, out], (a[:, 0, :2, 0].T, a[0, 0, 0, 0], np.zeros(3, bool)),

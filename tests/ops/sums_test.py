@@ -13,6 +13,7 @@ from support.structure import fresh_jit
 from support.tolerance import assert_bits_equal, assert_within, eps
 
 from bk_jax import ops
+from bk_jax.ops import sums
 
 # The last ones are above the size from which axes are reduced one at a time.
 SHAPES = [(3,), (3, 5), (3, 2, 4), (1, 7), (3, 0), (3, 3, 1000), (2, 5, 7, 101)]
@@ -88,32 +89,38 @@ def test_the_bound_is_never_below_the_truth(dtype, seed, decades, exponent):
     assert upper <= true * (1 + Fraction(200 * unit)) + Fraction(100 * 2.0**-126)
 
 
-def test_weighted_sum_of_small_integers_is_exact(dtype):
+@pytest.fixture
+def any_size(monkeypatch):
+    """Small arrays too go to the custom call."""
+    monkeypatch.setattr(sums, "NATIVE_ELEMENTS", 0)
+
+
+def test_weighted_sum_of_small_integers_is_exact(implementation, any_size, dtype):
     factor = np.float32([0.5, 0, 2])
     arrays = [small_integers(0, (3, *shape[1:]), dtype) for shape in SHAPES]
-    sums = jax.jit(lambda arrays: [ops.weighted_sum(factor, x) for x in arrays])(arrays)
-    for array, out in zip(arrays, sums, strict=True):
+    outs = fresh_jit(lambda arrays: [ops.weighted_sum(factor, x) for x in arrays])(arrays)
+    for array, out in zip(arrays, outs, strict=True):
         assert out.dtype == jnp.promote_types(dtype, jnp.float32)
         expected = np.tensordot(double(factor), double(array), axes=1)
         np.testing.assert_array_equal(out, expected, str(array.shape))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_weighted_sum_ignores_what_has_the_factor_zero(bad):
+def test_weighted_sum_ignores_what_has_the_factor_zero(implementation, any_size, bad):
     factor = np.float32([0.5, 0, 2])
     x = normals(0, (3, 5, 7), np.float32)
     broken = x.copy()
     broken[1] = bad
-    compiled = jax.jit(ops.weighted_sum)
+    compiled = fresh_jit(ops.weighted_sum)
     assert_bits_equal(compiled(factor, broken), compiled(factor, x))
 
 
-def test_weighted_sum_of_no_examples():
-    out = jax.jit(ops.weighted_sum)(np.zeros(0, np.float32), np.zeros((0, 3), np.float32))
+def test_weighted_sum_of_no_examples(implementation, any_size):
+    out = fresh_jit(ops.weighted_sum)(np.zeros(0, np.float32), np.zeros((0, 3), np.float32))
     assert_bits_equal(out, np.zeros(3, np.float32))
 
 
-def test_weighted_sum_is_close_and_repeatable():
+def test_weighted_sum_is_close_and_repeatable(implementation, any_size):
     factor, x = np.linspace(0, 1, 50).astype(np.float32), normals(0, (50, 9, 11), np.float32)
     compiled = fresh_jit(ops.weighted_sum)
     out = compiled(factor, x)

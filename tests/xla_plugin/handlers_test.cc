@@ -138,6 +138,78 @@ TEST(ClippedGemmHandlerTest, NamesOperationOperandExpectedAndGot) {
             "bk_clipped_gemm: sum: expected f32[1,4,5], got f32[1,5,4]");
 }
 
+TEST(ClippedGemmHandlerTest, AddsToACopyUnlessTheBufferIsShared) {
+  SerialParallel serial;
+  TestBuffer lhs(ffi::F32, {1, 1, 1, 1});
+  TestBuffer factor(ffi::F32, {1});
+  TestBuffer initial(ffi::F32, {1, 1, 1});
+  TestBuffer sum(ffi::F32, {1, 1, 1});
+  *lhs.data<float>() = 2;
+  *factor.data<float>() = 5;
+  *initial.data<float>() = 7;
+  const auto add = [&](const TestBuffer& start, const TestBuffer& out) {
+    return std::string(
+        RunClippedGemmAdd(serial, lhs, factor, lhs, start, out).message());
+  };
+  EXPECT_EQ(add(initial, sum), "");
+  EXPECT_EQ(*sum.data<float>(), 27);
+  EXPECT_EQ(*initial.data<float>(), 7);
+  EXPECT_EQ(add(initial, initial), "");
+  EXPECT_EQ(*initial.data<float>(), 27);
+  EXPECT_EQ(add({ffi::F32, {1, 1}}, sum),
+            "bk_clipped_gemm_add: initial: expected f32[1,1,1], got f32[1,1]");
+}
+
+TEST(PerSampleHandlersTest, ComputeForEveryType) {
+  SerialParallel serial;
+  for (ffi::DataType type : {ffi::F32, ffi::BF16, ffi::F16, ffi::F64}) {
+    const ffi::DataType result = AccumulatorType(type);
+    const TestBuffer a(type, {2, 1, 3, 4}), g(type, {2, 1, 3, 5});
+    const TestBuffer sq_norm(result, {2}), upper(result, {2});
+    const TestBuffer grad(result, {2, 1, 4, 5}), sum(result, {5});
+    EXPECT_TRUE(RunDirectNorm(serial, a, g, sq_norm, upper).ok());
+    EXPECT_TRUE(RunPerSampleGrad(serial, a, g, grad, sq_norm, upper).ok());
+    EXPECT_TRUE(
+        RunWeightedSum(serial, sq_norm, TestBuffer(type, {2, 5}), sum).ok());
+  }
+  TestBuffer a(ffi::F32, {1, 1, 1, 1}), g(ffi::F32, {1, 1, 1, 1});
+  TestBuffer sq_norm(ffi::F32, {1}), upper(ffi::F32, {1});
+  TestBuffer grad(ffi::F32, {1, 1, 1, 1}), sum(ffi::F32, {1});
+  *a.data<float>() = 2;
+  *g.data<float>() = 3;
+  EXPECT_TRUE(RunDirectNorm(serial, a, g, sq_norm, upper).ok());
+  EXPECT_EQ(*sq_norm.data<float>(), 36);
+  EXPECT_TRUE(RunPerSampleGrad(serial, a, g, grad, sq_norm, upper).ok());
+  EXPECT_EQ(*grad.data<float>(), 6);
+  EXPECT_GE(*upper.data<float>(), 36);
+  TestBuffer factor(ffi::F32, {1}), x(ffi::F32, {1, 1});
+  *factor.data<float>() = 5;
+  *x.data<float>() = 7;
+  EXPECT_TRUE(RunWeightedSum(serial, factor, x, sum).ok());
+  EXPECT_EQ(*sum.data<float>(), 35);
+}
+
+TEST(PerSampleHandlersTest, NameOperationOperandExpectedAndGot) {
+  SerialParallel serial;
+  const ffi::DataType f32 = ffi::F32;
+  const TestBuffer a(f32, {2, 1, 3, 4}), g(f32, {2, 1, 3, 5}), b(f32, {2});
+  EXPECT_EQ(
+      RunDirectNorm(serial, a, TestBuffer(f32, {2, 1, 7, 5}), b, b).message(),
+      "bk_direct_norm: g: expected f32[2,1,3,5], got f32[2,1,7,5]");
+  EXPECT_EQ(RunDirectNorm(serial, a, g, b, TestBuffer(f32, {3})).message(),
+            "bk_direct_norm: sq_norm_upper: expected f32[2], got f32[3]");
+  EXPECT_EQ(
+      RunPerSampleGrad(serial, a, g, TestBuffer(f32, {2, 1, 5, 4}), b, b)
+          .message(),
+      "bk_per_sample_grad: grad: expected f32[2,1,4,5], got f32[2,1,5,4]");
+  EXPECT_EQ(RunPerSampleGrad(serial, b, g, a, b, b).message(),
+            "bk_per_sample_grad: a: expected rank 4, got f32[2]");
+  EXPECT_EQ(RunWeightedSum(serial, b, a, b).message(),
+            "bk_weighted_sum: x: expected rank 2, got f32[2,1,3,4]");
+  EXPECT_EQ(RunWeightedSum(serial, b, TestBuffer(f32, {2, 5}), b).message(),
+            "bk_weighted_sum: sum: expected f32[5], got f32[2]");
+}
+
 // What RunGaussian says about a block of `whole`, without noise.
 std::string GaussianError(const std::vector<int64_t>& whole,
                           const TestBuffer& x, const TestBuffer& key,

@@ -46,8 +46,8 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     """The kept arrays of a block of dense sites."""
     both = operands(block.sites, book, taps)
     if block.route == "store":
-        gradients = ops.per_sample_grad(*both)
-        return Stored(block, to_weight(block.sites[0], gradients))
+        gradients, squares = ops.per_sample_grad(*both)
+        return Stored(block, to_weight(block.sites[0], gradients), squares)
     return Dense(block, both, ghost=block.route == "ghost")
 
 

@@ -33,10 +33,11 @@ class Stored:
 
     block: Block
     gradients: jax.Array
+    squares: SquaredNorms | None = None  # where they were made together with the gradients
 
     def norms(self) -> SquaredNorms:
         """Squared norms of what will be added, so there is no other rounding to bound."""
-        return ops.sum_of_squares(self.gradients)
+        return ops.sum_of_squares(self.gradients) if self.squares is None else self.squares
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """A weighted sum."""

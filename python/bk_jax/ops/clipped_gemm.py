@@ -9,13 +9,17 @@ from bk_jax import _native
 from bk_jax.ops.numerics import accumulation_dtype, common_dtype
 
 
-def clipped_gemm(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> jax.Array:
-    """`out[n] = sum_i factor[i] * lhs[i, n]^T rhs[i, n]`, shape `[N, M, K]`.
+def clipped_gemm(
+    lhs: jax.Array, factor: jax.Array, rhs: jax.Array, initial: jax.Array | None = None
+) -> jax.Array:
+    """`out[n] = initial[n] + sum_i factor[i] * lhs[i, n]^T rhs[i, n]`, shape `[N, M, K]`.
 
     Args:
       lhs: `[B, N, T, M]`.
       factor: `[B]`. An example with the factor 0 is not read: a NaN inside it does no harm.
       rhs: `[B, N, T, K]`.
+      initial: `[N, M, K]`, zeros unless given. The sum is added to it where it lies, if nobody
+        else needs it: an accumulation over microbatches makes no copy.
 
     >>> import jax.numpy as jnp
     >>> a = jnp.asarray([[[[1.0, 2.0]]], [[[jnp.nan, 0.0]]]])
@@ -35,7 +39,15 @@ def clipped_gemm(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> jax.Array
     out_dtype = accumulation_dtype(dtype)
     out = jax.ShapeDtypeStruct((lhs.shape[1], lhs.shape[3], rhs.shape[3]), out_dtype)
     operands = (lhs.astype(dtype), factor.astype(out_dtype), rhs.astype(dtype))
-    (result,) = _native.call("bk_clipped_gemm", clipped_gemm_twin, [out], *operands)
+    if initial is None:
+        (result,) = _native.call("bk_clipped_gemm", clipped_gemm_twin, [out], *operands)
+        return result
+    if initial.shape != out.shape:
+        raise ValueError(f"clipped_gemm expects initial {out.shape}, got {initial.shape}.")
+    operands = (*operands, initial.astype(out_dtype))
+    (result,) = _native.call(
+        "bk_clipped_gemm_add", clipped_gemm_add_twin, [out], *operands, aliases={3: 0}
+    )
     return result
 
 
@@ -46,3 +58,10 @@ def clipped_gemm_twin(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> tupl
     lhs = jnp.where(scale != 0, lhs, 0).astype(dtype)
     rhs = jnp.where(scale != 0, rhs.astype(dtype) * scale, 0)
     return (jnp.einsum("bntm,bntk->nmk", lhs, rhs, preferred_element_type=dtype),)
+
+
+def clipped_gemm_add_twin(
+    lhs: jax.Array, factor: jax.Array, rhs: jax.Array, initial: jax.Array
+) -> tuple[jax.Array]:
+    """The same, added to `initial`."""
+    return (initial + clipped_gemm_twin(lhs, factor, rhs)[0],)

@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from bk_jax import _native
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, inflate
 
 
@@ -35,8 +36,29 @@ def _certified(total: jax.Array, gradients: jax.Array, operations: int) -> Squar
     return SquaredNorms(total, inflate(total, operations) + lost.astype(total.dtype))
 
 
+# Arrays with fewer elements are left to XLA, which fuses their sum with its neighbours.
+NATIVE_ELEMENTS = 1 << 16
+
+
 def weighted_sum(factor: jax.Array, gradients: jax.Array) -> jax.Array:
-    """`sum_i factor[i] * gradients[i]`; an example with the factor 0 contributes exactly 0."""
+    """`sum_i factor[i] * gradients[i]`; an example with the factor 0 is not read.
+
+    >>> import jax.numpy as jnp
+    >>> print(weighted_sum(jnp.asarray([2.0, 0.0]), jnp.asarray([[1.0, 3.0], [jnp.nan, 1.0]])))
+    [2. 6.]
+    """
     dtype = accumulation_dtype(gradients.dtype)
-    scale = factor.astype(dtype).reshape(-1, *[1] * (gradients.ndim - 1))
-    return jnp.sum(jnp.where(scale != 0, gradients.astype(dtype) * scale, 0), axis=0)
+    shape = gradients.shape[1:]
+    flat = gradients.reshape(len(gradients), math.prod(shape))
+    factor = factor.astype(dtype)
+    if flat.size < NATIVE_ELEMENTS:
+        return weighted_sum_twin(factor, flat)[0].reshape(shape)
+    out = jax.ShapeDtypeStruct(flat.shape[1:], dtype)
+    (total,) = _native.call("bk_weighted_sum", weighted_sum_twin, [out], factor, flat)
+    return total.reshape(shape)
+
+
+def weighted_sum_twin(factor: jax.Array, gradients: jax.Array) -> tuple[jax.Array]:
+    """The same in plain JAX, for gradients `[B, size]`."""
+    scaled = gradients.astype(factor.dtype) * factor[:, None]
+    return (jnp.sum(jnp.where(factor[:, None] != 0, scaled, 0), axis=0),)
