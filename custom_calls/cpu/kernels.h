@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cpu/conv_kernels.h"
 #include "custom_calls/cpu/sparse_kernels.h"
 #include "custom_calls/element.h"
 #include "custom_calls/noise.h"
@@ -123,6 +124,7 @@ struct ElementKernels {
   void (*clipped_gemm_tile)(const GemmTask<T>& task, Accumulator<T>* scratch);
   void (*gaussian)(const GaussianTask<T>& task);
   SparseKernels<T> sparse;
+  ConvKernels<T> conv;
 };
 
 struct CpuKernels {

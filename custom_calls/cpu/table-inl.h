@@ -4,6 +4,7 @@
 
 #include "custom_calls/cpu/clipped_gemm-inl.h"
 #include "custom_calls/cpu/clipped_scatter-inl.h"
+#include "custom_calls/cpu/conv-inl.h"
 #include "custom_calls/cpu/embedding_norm-inl.h"
 #include "custom_calls/cpu/gaussian_isa.h"
 #include "custom_calls/cpu/ghost_norm-inl.h"
@@ -19,7 +20,7 @@ inline constexpr SparseKernels<T> kSparseKernels = {
 template <class T>
 inline constexpr ElementKernels<T> kElementKernels = {
     GhostTileRow<T>, GhostSingle<T>, ClippedGemmTile<T>, GaussianRange<T>,
-    kSparseKernels<T>};
+    kSparseKernels<T>, {ConvBlockSum<T>}};
 
 inline constexpr CpuKernels Table(const char* name) {
   return {name,

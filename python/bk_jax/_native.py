@@ -24,6 +24,9 @@ TARGETS = (
     "bk_embedding_norm",
     "bk_clipped_scatter",
     "bk_tied_cross",
+    "bk_conv_norm",
+    "bk_conv_grad",
+    "bk_conv_sum",
     "bk_gaussian",
     "bk_chacha_bits",
 )
