@@ -19,8 +19,8 @@ inline constexpr SparseKernels<T> kSparseKernels = {
 
 template <class T>
 inline constexpr ElementKernels<T> kElementKernels = {
-    GhostTileRow<T>, GhostSingle<T>, ClippedGemmTile<T>, GaussianRange<T>,
-    kSparseKernels<T>, {ConvBlockSum<T>}};
+    GhostTileRow<T>,  GhostSingle<T>,    ClippedGemmTile<T>,
+    GaussianRange<T>, kSparseKernels<T>, {ConvBlockSum<T>}};
 
 inline constexpr CpuKernels Table(const char* name) {
   return {name,

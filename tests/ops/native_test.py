@@ -16,6 +16,8 @@ from bk_jax import _native, ops
 KEY = np.arange(8, dtype=np.uint32)
 IDS = np.zeros((2, 3), np.int32)
 WINDOW = ops.Window((1, 2, 2))
+ATTRIBUTES = {name: np.asarray(value, np.int64) for name, value in WINDOW.attributes().items()}
+ATTRIBUTES["groups"] = np.int64(1)
 CONV = [(2, 1, 1, 4, 4, 3), (2, 1, 1, 3, 3, 2)]
 OPERANDS = {
     "bk_ghost_norm": (ops.ghost_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
@@ -101,14 +103,14 @@ def test_handlers_name_operation_and_operand():
         ("bk_tied_cross", [out, out], (a[:, 0], g[:, 0], IDS, a[:, 0]), {},
          r"bk_tied_cross: right: expected f32\[2,3,4\]"),
         ("bk_conv_norm", [out, out], (np.ones(CONV[0], np.float32), np.ones(CONV[1], np.float32)),
-         {**WINDOW.attributes(), "groups": np.int64(2)},
+         {**ATTRIBUTES, "groups": np.int64(2)},
          r"bk_conv_norm: groups: expected a positive divisor of 3 and 2, got 2"),
         ("bk_conv_norm", [out, out], (np.ones(CONV[0], np.float32), np.ones(CONV[1], np.float32)),
-         {**WINDOW.attributes(), "stride": np.int64([1, 0, 1])},
+         {**ATTRIBUTES, "stride": np.int64([1, 0, 1])},
          r"bk_conv_norm: stride: expected integers from 1 to 2\^31, got 0"),
         ("bk_conv_sum", [jax.ShapeDtypeStruct((1, 2, 2, 3, 3), jnp.float32)],
          (np.ones(CONV[0], np.float32), np.ones(2, np.float32), np.ones(CONV[1], np.float32)),
-         WINDOW.attributes(), r"bk_conv_sum: sum: expected f32\[1,2,2,3,2\]"),
+         ATTRIBUTES, r"bk_conv_sum: sum: expected f32\[1,2,2,3,2\]"),
     ]  # fmt: skip
     assert _native.library().module is not None
     for target, results, operands, attributes, message in cases:

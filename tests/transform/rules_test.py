@@ -140,7 +140,9 @@ def test_sizes_and_patches_of_convolutions(name):
     assert patches.shape == (groups, t, d)
     # Patches times the kernel, group by group, are the convolution.
     product = np.einsum("ntd,npd->ntp", patches, weight.reshape(groups, p, d))
-    np.testing.assert_array_equal(product, use.output_gradient(convolution(weight, pixels, options)))
+    np.testing.assert_array_equal(
+        product, use.output_gradient(convolution(weight, pixels, options))
+    )
 
 
 def test_a_parameter_as_the_image_is_opaque():

@@ -36,12 +36,8 @@ class Window:
 
     def attributes(self) -> dict[str, Any]:
         """As attributes of the custom calls."""
-        triples = {
-            field.name: np.asarray(getattr(self, field.name), np.int64)
-            for field in dataclasses.fields(self)
-            if field.name != "groups"
-        }
-        return {**triples, "groups": np.int64(self.groups)}
+        names = [field.name for field in dataclasses.fields(self) if field.name != "groups"]
+        return {**{name: getattr(self, name) for name in names}, "groups": np.int64(self.groups)}
 
 
 def conv_norm(x: jax.Array, g: jax.Array, window: Window) -> SquaredNorms:
@@ -116,8 +112,12 @@ def conv_sum_twin(x: jax.Array, factor: jax.Array, g: jax.Array, **window: Any) 
     scale = factor.reshape(-1, *[1] * 5)
     x = jnp.where(scale != 0, x.astype(factor.dtype), 0)
     g = jnp.where(scale != 0, g.astype(factor.dtype) * scale, 0)
-    merged = [a.reshape(1, a.shape[0] * a.shape[1], *a.shape[2:]) for a in (x, g)]
-    return (_per_sample(*merged, window)[0],)
+    return (_per_sample(_merge(x), _merge(g), window)[0],)
+
+
+def _merge(array: jax.Array) -> jax.Array:
+    """All examples as the images of one."""
+    return array.reshape(1, array.shape[0] * array.shape[1], *array.shape[2:])
 
 
 def _per_sample(x: jax.Array, g: jax.Array, window: dict[str, Any]) -> jax.Array:
@@ -130,10 +130,7 @@ def _per_sample(x: jax.Array, g: jax.Array, window: dict[str, Any]) -> jax.Array
 
 
 def _window(attributes: dict[str, Any]) -> Window:
-    groups = int(attributes["groups"])
-    return Window(
-        **{k: tuple(map(int, v)) for k, v in attributes.items() if k != "groups"}, groups=groups
-    )
+    return Window(**{**attributes, "groups": int(attributes["groups"])})
 
 
 def _transpose(x: jax.Array, g: jax.Array, *, window: Window) -> jax.Array:
