@@ -70,6 +70,27 @@ struct WeightedSumShape {
   int64_t size;
 };
 
+// A convolution with up to three spatial dimensions, missing ones in front with
+// size 1: x [B, images, D, H, W, groups * cin], output gradients
+// [B, images, D', H', W', groups * cout], kernel [kD, kH, kW, cin, groups *
+// cout]. Output pixel t meets kernel offset k at t * stride + k * dilation -
+// low of the input with input_dilation - 1 zeros between pixels; outside there
+// are zeros.
+struct ConvShape {
+  int64_t batch;
+  int64_t images;  // of one example
+  int64_t in[3];
+  int64_t out[3];
+  int64_t kernel[3];
+  int64_t stride[3];
+  int64_t low[3];
+  int64_t input_dilation[3];
+  int64_t dilation[3];
+  int64_t groups;
+  int64_t cin;   // of one group
+  int64_t cout;  // of one group
+};
+
 }  // namespace bk
 
 #endif  // BK_JAX_CUSTOM_CALLS_SHAPES_H_

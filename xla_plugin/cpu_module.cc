@@ -34,6 +34,9 @@ nb::dict Registrations() {
   targets["bk_embedding_norm"] = Capsule(BkEmbeddingNorm);
   targets["bk_clipped_scatter"] = Capsule(BkClippedScatter);
   targets["bk_tied_cross"] = Capsule(BkTiedCross);
+  targets["bk_conv_norm"] = Capsule(BkConvNorm);
+  targets["bk_conv_grad"] = Capsule(BkConvGrad);
+  targets["bk_conv_sum"] = Capsule(BkConvSum);
   return targets;
 }
 

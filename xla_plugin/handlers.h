@@ -87,6 +87,27 @@ absl::Status RunTiedCross(Parallel& parallel, xla::ffi::AnyBuffer left,
                           xla::ffi::AnyBuffer g, xla::ffi::AnyBuffer cross,
                           xla::ffi::AnyBuffer cross_upper);
 
+// x [B, images, D, H, W, C], g [B, images, D', H', W', O]
+//   -> sq_norm [B], sq_norm_upper [B]; the window is in the attributes
+absl::Status RunConvNorm(Parallel& parallel,
+                         const xla::ffi::Dictionary& attributes,
+                         xla::ffi::AnyBuffer x, xla::ffi::AnyBuffer g,
+                         xla::ffi::AnyBuffer sq_norm,
+                         xla::ffi::AnyBuffer sq_norm_upper);
+
+// The same, and grad [B, kD, kH, kW, cin, O] as the first result
+absl::Status RunConvGrad(Parallel& parallel,
+                         const xla::ffi::Dictionary& attributes,
+                         xla::ffi::AnyBuffer x, xla::ffi::AnyBuffer g,
+                         xla::ffi::AnyBuffer grad, xla::ffi::AnyBuffer sq_norm,
+                         xla::ffi::AnyBuffer sq_norm_upper);
+
+// x, factor [B], g -> sum [kD, kH, kW, cin, O]
+absl::Status RunConvSum(Parallel& parallel,
+                        const xla::ffi::Dictionary& attributes,
+                        xla::ffi::AnyBuffer x, xla::ffi::AnyBuffer factor,
+                        xla::ffi::AnyBuffer g, xla::ffi::AnyBuffer sum);
+
 }  // namespace bk
 
 extern "C" {
@@ -102,6 +123,9 @@ XLA_FFI_Error* BkChachaBits(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkEmbeddingNorm(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkClippedScatter(XLA_FFI_CallFrame* call_frame);
 XLA_FFI_Error* BkTiedCross(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkConvNorm(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkConvGrad(XLA_FFI_CallFrame* call_frame);
+XLA_FFI_Error* BkConvSum(XLA_FFI_CallFrame* call_frame);
 }
 
 #endif  // BK_JAX_XLA_PLUGIN_HANDLERS_H_

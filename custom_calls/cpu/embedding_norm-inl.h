@@ -13,7 +13,7 @@ namespace bk::BK_ISA {
 template <int kVectors, class T>
 BK_INLINE void AddSegmentBlock(const Segment<T>& segment, int64_t column,
                                Vec<double>& sum_squares,
-                               Vec<double>& token_squares) {
+                               Vec<double> (&token_squares)[4]) {
   using Acc = Accumulator<T>;
   Vec<double> sums[kVectors][kParts<Acc>] = {};
   for (int64_t k = 0; k < segment.count; ++k) {
@@ -29,7 +29,7 @@ BK_INLINE void AddSegmentBlock(const Segment<T>& segment, int64_t column,
 #pragma GCC unroll 2
       for (int i = 0; i < kParts<Acc>; ++i) {
         sums[v][i] += parts[i];
-        token_squares += parts[i] * parts[i];
+        token_squares[v] += parts[i] * parts[i];
       }
     }
   }
@@ -56,7 +56,7 @@ SegmentSquares SegmentSum(const Segment<T>& segment) {
   constexpr int64_t kLane = kLanes<Accumulator<T>>;
   if (segment.count == 1) return {SingleToken(segment), 0};
   Vec<double> sum_squares = {};
-  Vec<double> token_squares = {};
+  Vec<double> token_squares[kVectors] = {};  // four hide the latency
   int64_t column = segment.column0;
   for (; column + kVectors * kLane <= segment.column1;
        column += kVectors * kLane) {
@@ -65,7 +65,9 @@ SegmentSquares SegmentSum(const Segment<T>& segment) {
   for (; column < segment.column1; column += kLane) {
     AddSegmentBlock<1>(segment, column, sum_squares, token_squares);
   }
-  return {Sum<double>(sum_squares), Sum<double>(token_squares)};
+  const Vec<double> tokens = (token_squares[0] + token_squares[1]) +
+                             (token_squares[2] + token_squares[3]);
+  return {Sum<double>(sum_squares), Sum<double>(tokens)};
 }
 
 }  // namespace bk::BK_ISA

@@ -35,6 +35,8 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
             "clipped_gemm-inl.h",
             "gaussian_isa.h",
             "clipped_scatter-inl.h",
+            "conv-inl.h",
+            "conv_pack-inl.h",
             "embedding_norm-inl.h",
             "ghost_norm-inl.h",
             "gram_tile-inl.h",

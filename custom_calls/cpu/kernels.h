@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cpu/conv_kernels.h"
 #include "custom_calls/cpu/sparse_kernels.h"
 #include "custom_calls/element.h"
 #include "custom_calls/noise.h"
@@ -156,6 +157,7 @@ struct ElementKernels {
                              int64_t end);
   void (*gaussian)(const GaussianTask<T>& task);
   SparseKernels<T> sparse;
+  ConvKernels<T> conv;
 };
 
 struct CpuKernels {

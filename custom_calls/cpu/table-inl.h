@@ -4,6 +4,7 @@
 
 #include "custom_calls/cpu/clipped_gemm-inl.h"
 #include "custom_calls/cpu/clipped_scatter-inl.h"
+#include "custom_calls/cpu/conv-inl.h"
 #include "custom_calls/cpu/embedding_norm-inl.h"
 #include "custom_calls/cpu/gaussian_isa.h"
 #include "custom_calls/cpu/ghost_norm-inl.h"
@@ -20,8 +21,9 @@ inline constexpr SparseKernels<T> kSparseKernels = {
 
 template <class T>
 inline constexpr ElementKernels<T> kElementKernels = {
-    GhostTileRow<T>, GhostSingle<T>,      Spread<T>,        ClippedGemmTile<T>,
-    ProductTile<T>,  WeightedSumChunk<T>, GaussianRange<T>, kSparseKernels<T>};
+    GhostTileRow<T>,    GhostSingle<T>,    Spread<T>,
+    ClippedGemmTile<T>, ProductTile<T>,    WeightedSumChunk<T>,
+    GaussianRange<T>,   kSparseKernels<T>, {ConvBlockSum<T>}};
 
 inline constexpr CpuKernels Table(const char* name) {
   return {name,

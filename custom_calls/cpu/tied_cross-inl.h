@@ -101,6 +101,20 @@ void AddTile(const CrossTask<T>& task, int64_t t0, int64_t t1, int64_t s0,
   }
 }
 
+// Entries of left are far apart: asked for before the inner products of the
+// tile are made, they are there when these are done.
+template <class T>
+void PrefetchLeft(const CrossTask<T>& task, int64_t t0, int64_t t1, int64_t s0,
+                  int64_t s1) {
+  for (int64_t t = t0; t < t1; ++t) {
+    const T* left = task.left + t * task.rows;
+    for (int64_t s = s0; s < s1; ++s) {
+      const int64_t id = task.ids[s];
+      if (id >= 0 && id < task.rows) __builtin_prefetch(left + id);
+    }
+  }
+}
+
 template <class T>
 CrossPartial CrossTileRow(const CrossTask<T>& task, int64_t first_position) {
   double products[kCrossTile * kCrossTile];
@@ -114,6 +128,7 @@ CrossPartial CrossTileRow(const CrossTask<T>& task, int64_t first_position) {
   CrossPartial sum = {0, 0};
   for (int64_t s0 = 0; s0 < task.tokens; s0 += kCrossTile) {
     const int64_t s1 = Min(s0 + kCrossTile, task.tokens);
+    PrefetchLeft(task, t0, t1, s0, s1);
     for (int64_t s = s0; s < s1; ++s) {
       s_bound[s - s0] = LengthBound(task.g + s * task.p, task.p);
     }

@@ -29,19 +29,32 @@ BK_INLINE Vec<Accumulator<T>> LoadUpTo(const T* row, int64_t k, int64_t width) {
 }
 
 // |x|^2 of x [width] in double. Squares of floats can not underflow there.
+// Several sums hide the latency of additions.
 template <class T>
 double WideSquares(const T* x, int64_t width) {
   using Acc = Accumulator<T>;
-  Vec<double> sums[kParts<Acc>] = {};
-  for (int64_t k = 0; k < width; k += kLanes<Acc>) {
+  constexpr int kVectors = 4;
+  Vec<double> sums[kVectors][kParts<Acc>] = {};
+  const auto add = [&](const Vec<Acc>& v, int to)
+      __attribute__((always_inline)) {
     Vec<double> parts[kParts<Acc>];
-    Widen(LoadUpTo(x, k, width), parts);
+    Widen(v, parts);
 #pragma GCC unroll 2
-    for (int i = 0; i < kParts<Acc>; ++i) sums[i] += parts[i] * parts[i];
+    for (int i = 0; i < kParts<Acc>; ++i) sums[to][i] += parts[i] * parts[i];
+  };
+  int64_t k = 0;
+  for (; k + kVectors * kLanes<Acc> <= width; k += kVectors * kLanes<Acc>) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) add(Load(x + k + v * kLanes<Acc>), v);
   }
-  double total = 0;
-  for (const Vec<double>& sum : sums) total += Sum<double>(sum);
-  return total;
+  for (; k < width; k += kLanes<Acc>) add(LoadUpTo(x, k, width), 0);
+  Vec<double> total = {};
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kParts<Acc>; ++i) total += sums[v][i];
+  }
+  return Sum<double>(total);
 }
 
 // Smallest normal number of the accumulator type: below it rounding errors

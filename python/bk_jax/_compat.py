@@ -88,12 +88,6 @@ def name_stack(eqn: Any) -> str:
     return str(eqn.source_info.name_stack)
 
 
-def bind_primitive(primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """Evaluates a primitive that carries no function among its parameters."""
-    out = primitive.bind(*operands, **params)
-    return list(out) if primitive.multiple_results else [out]
-
-
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
     """The jaxprs among the parameters of an equation: bodies, branches."""
     for value in eqn.params.values():

@@ -28,6 +28,9 @@ TARGETS = (
     "bk_per_sample_grad",
     "bk_clipped_gemm_add",
     "bk_weighted_sum",
+    "bk_conv_norm",
+    "bk_conv_grad",
+    "bk_conv_sum",
     "bk_gaussian",
     "bk_chacha_bits",
 )

@@ -16,6 +16,10 @@ from bk_jax.ops.sums import NATIVE_ELEMENTS
 
 KEY = np.arange(8, dtype=np.uint32)
 IDS = np.zeros((2, 3), np.int32)
+WINDOW = ops.Window((1, 2, 2))
+ATTRIBUTES = {name: np.asarray(value, np.int64) for name, value in WINDOW.attributes().items()}
+ATTRIBUTES["groups"] = np.int64(1)
+CONV = [(2, 1, 1, 4, 4, 3), (2, 1, 1, 3, 3, 2)]
 OPERANDS = {
     "bk_ghost_norm": (ops.ghost_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
     "bk_clip_factor": (lambda s: ops.clip_factor(s, 1.0, jnp.zeros(2, bool)), [(3, 2)]),
@@ -32,6 +36,9 @@ OPERANDS = {
         lambda left, right, g: ops.tied_cross(left, right, IDS, g),
         [(2, 2, 5), (2, 2, 4), (2, 3, 4)],
     ),
+    "bk_conv_norm": (lambda x, g: ops.conv_norm(x, g, WINDOW), CONV),
+    "bk_conv_grad": (lambda x, g: ops.conv_grad(x, g, WINDOW), CONV),
+    "bk_conv_sum": (lambda x, g, c: ops.conv_sum(x, c, g, WINDOW), [*CONV, (2,)]),
 }
 
 
@@ -105,6 +112,15 @@ def test_handlers_name_operation_and_operand():
          r"bk_clipped_scatter: initial: expected f32\[5,4\], got f32\[5,3\]"),
         ("bk_tied_cross", [out, out], (a[:, 0], g[:, 0], IDS, a[:, 0]), {},
          r"bk_tied_cross: right: expected f32\[2,3,4\]"),
+        ("bk_conv_norm", [out, out], (np.ones(CONV[0], np.float32), np.ones(CONV[1], np.float32)),
+         {**ATTRIBUTES, "groups": np.int64(2)},
+         r"bk_conv_norm: groups: expected a positive divisor of 3 and 2, got 2"),
+        ("bk_conv_norm", [out, out], (np.ones(CONV[0], np.float32), np.ones(CONV[1], np.float32)),
+         {**ATTRIBUTES, "stride": np.int64([1, 0, 1])},
+         r"bk_conv_norm: stride: expected integers from 1 to 2\^31, got 0"),
+        ("bk_conv_sum", [jax.ShapeDtypeStruct((1, 2, 2, 3, 3), jnp.float32)],
+         (np.ones(CONV[0], np.float32), np.ones(2, np.float32), np.ones(CONV[1], np.float32)),
+         ATTRIBUTES, r"bk_conv_sum: sum: expected f32\[1,2,2,3,2\]"),
     ]  # fmt: skip
     assert _native.library().module is not None
     for target, results, operands, attributes, message in cases:

@@ -97,11 +97,14 @@ def test_two_parameters_in_one_product_are_opaque():
 # --- convolutions ---
 
 
+def convolution(w, x, options):
+    how = {"window_strides": (1,) * (w.ndim - 2), "padding": "VALID"} | options
+    return lax.conv_general_dilated(x, w, **how)
+
+
 def conv_use(image, kernel, **options):
     def loss(w, x):
-        spatial = len(kernel) - 2
-        how = {"window_strides": (1,) * spatial, "padding": "VALID"} | options
-        return jnp.sum(lax.conv_general_dilated(x, w, **how))
+        return jnp.sum(convolution(w, x, options))
 
     return only_site(loss, [count_up(*kernel)], count_up(*image)).use
 
@@ -137,7 +140,9 @@ def test_sizes_and_patches_of_convolutions(name):
     assert patches.shape == (groups, t, d)
     # Patches times the kernel, group by group, are the convolution.
     product = np.einsum("ntd,npd->ntp", patches, weight.reshape(groups, p, d))
-    np.testing.assert_array_equal(product, use.output_gradient(use.apply(weight, pixels)))
+    np.testing.assert_array_equal(
+        product, use.output_gradient(convolution(weight, pixels, options))
+    )
 
 
 def test_a_parameter_as_the_image_is_opaque():

@@ -1,20 +1,36 @@
-"""Convolution blocks: norms from patches or from stored kernel gradients, sums by XLA's own gradient."""
+"""Convolution blocks: images and output gradients in canonical form (`ops.conv`), then the routes.
+
+| route | norm | sum |
+|---|---|---|
+| ghost | Gram matrices of the patches | kernel gradient of the batch, scaled while it is read |
+| fused | kernel gradient of each example, made in blocks that are dropped | the same |
+| store | kernel gradient of each example | weighted sum of them |
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bk_jax import ops
 from bk_jax.blocks.kept import Kept, Stored, merge_scans, stack_lengths, to_leaves
-from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
+from bk_jax.ops.numerics import SquaredNorms, inflate, unit_roundoff
 from bk_jax.plan import Block
+from bk_jax.rules.conv import ConvUse
 from bk_jax.sites import Path, ScanAxis, Site
+
+
+class Operands(NamedTuple):
+    """Image and output gradient of one site, `[B, scans..., ...]` as the book keeps them."""
+
+    image: jax.Array
+    gradient: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,20 +38,19 @@ class Conv:
     """Images and output gradients of each site."""
 
     block: Block
-    images: tuple[jax.Array, ...]
-    gradients: tuple[jax.Array, ...]
+    operands: tuple[Operands, ...]
 
     def norms(self) -> SquaredNorms:
-        """Ghost norms of the patches, or the kernel gradients without keeping them."""
+        """Ghost norms of the patches, or of kernel gradients that are not kept."""
         if self.block.route == "ghost":
             return self._ghost_norms()
-        return ops.sum_of_squares(_per_sample(self.block, self.images, self.gradients))
+        if len(self.operands) > 1:
+            return _norms_of_sum(self.block.sites, self.operands)
+        return _norms(self.block.sites[0], self.operands[0])
 
     def _ghost_norms(self) -> SquaredNorms:
         patches, outputs = [], []
-        for site, image, gradient in zip(
-            self.block.sites, self.images, self.gradients, strict=True
-        ):
+        for site, (image, gradient) in zip(self.block.sites, self.operands, strict=True):
             depth = 1 + len(site.axes)
             patches.append(merge_scans(_vmap(site.use.patches, depth)(image), site.axes))
             flat = _vmap(site.use.output_gradient, depth)(gradient)
@@ -43,71 +58,129 @@ class Conv:
         return ops.ghost_norm(jnp.concatenate(patches, 2), jnp.concatenate(outputs, 2))
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
-        """The transpose of the batched convolution at the scaled output gradients."""
-        parts = []
-        for site, image, gradient in zip(
-            self.block.sites, self.images, self.gradients, strict=True
-        ):
-            operands = _scale(image, gradient, factor, accumulation_dtype(gradient.dtype))
-            parts.append(_transpose(site, functools.partial(_apply_batch, site), *operands))
+        """The kernel gradient of the whole batch at the scaled output gradients."""
+        sites = zip(self.block.sites, self.operands, strict=True)
+        parts = [_sum(site, both, factor) for site, both in sites]
         return to_leaves(self.block, sum(parts[1:], parts[0]))
 
 
 def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
     """The kept arrays of a block of convolutions."""
-    images = tuple(book[site.path] for site in block.sites)
-    gradients = tuple(taps[site.path] for site in block.sites)
-    if block.route == "store":
-        return Stored(block, _per_sample(block, images, gradients))
-    return Conv(block, images, gradients)
+    operands = tuple(Operands(book[site.path], taps[site.path]) for site in block.sites)
+    if block.route != "store":
+        return Conv(block, operands)
+    if len(operands) == 1:
+        return Stored(block, *_grads(block.sites[0], operands[0]))
+    return Stored(block, _sum_of_grads(block.sites, operands))
 
 
-def _per_sample(
-    block: Block, images: Sequence[jax.Array], gradients: Sequence[jax.Array]
-) -> jax.Array:
-    """Kernel gradients of every example, `[B, stack..., *kernel]`."""
-    parts = []
-    for site, image, gradient in zip(block.sites, images, gradients, strict=True):
-        dtype = accumulation_dtype(gradient.dtype)
-        one = functools.partial(_apply_scans, site, site.axes)
-        pull = jax.vmap(lambda i, g, site=site, one=one: _transpose(site, one, i, g))
-        parts.append(pull(image.astype(dtype), gradient.astype(dtype)))
+def _norms(site: Site, both: Operands) -> SquaredNorms:
+    x, g = (_one_per_weight(part) for part in _canonical(site, both))
+    norms = ops.conv_norm(x, g, _window(site.use))
+    return _add_weights(norms, both.image.shape[0])
+
+
+def _grads(site: Site, both: Operands) -> tuple[jax.Array, SquaredNorms]:
+    """Gradients `[B, stack..., *weight_shape]` of every example, and their norms."""
+    batch = both.image.shape[0]
+    x, g = (_one_per_weight(part) for part in _canonical(site, both))
+    grads, norms = ops.conv_grad(x, g, _window(site.use))
+    return _to_weight(site, grads, (batch,)), _add_weights(norms, batch)
+
+
+def _sum(site: Site, both: Operands, factor: jax.Array) -> jax.Array:
+    """The clipped sum, `[stack..., *weight_shape]`."""
+
+    def one(x: jax.Array, g: jax.Array) -> jax.Array:
+        return ops.conv_sum(x, factor, g, _window(site.use))
+
+    x, g = _canonical(site, both)
+    total = jax.vmap(one, in_axes=1)(x, g) if x.shape[1] != 1 else one(x[:, 0], g[:, 0])
+    return _to_weight(site, total, ())
+
+
+def _sum_of_grads(sites: Sequence[Site], operands: Sequence[Operands]) -> jax.Array:
+    parts = [_grads(site, both)[0] for site, both in zip(sites, operands, strict=True)]
     return sum(parts[1:], parts[0])
 
 
-def _scale(
-    image: jax.Array, gradient: jax.Array, factor: jax.Array, dtype: Any
-) -> tuple[jax.Array, jax.Array]:
-    """Scales each example's gradient; an example with the factor 0 is replaced by zeros."""
+def _norms_of_sum(sites: Sequence[Site], operands: Sequence[Operands]) -> SquaredNorms:
+    """Several uses of one kernel: their gradients add up before the norm is taken.
 
-    def shaped(like: jax.Array) -> jax.Array:
-        return factor.astype(dtype).reshape(-1, *[1] * (like.ndim - 1))
-
-    image = jnp.where(shaped(image) != 0, image.astype(dtype), 0)
-    scaled = jnp.where(shaped(gradient) != 0, gradient.astype(dtype) * shaped(gradient), 0)
-    return image, scaled
-
-
-def _transpose(site: Site, apply: Any, image: jax.Array, gradient: jax.Array) -> jax.Array:
-    shape = (*stack_lengths(site.axes), *site.use.weight_shape)
-    kernel = jax.ShapeDtypeStruct(shape, gradient.dtype)
-    (out,) = jax.linear_transpose(lambda k: apply(k, image), kernel)(gradient)
-    return out
+    The sum of computed gradients errs by no more than their errors together, each of which is the
+    distance from its norm to the bound of it; the constant covers the roundings of this arithmetic.
+    """
+    norms = ops.sum_of_squares(_sum_of_grads(sites, operands))
+    slack = jnp.zeros_like(norms.upper)
+    for site, both in zip(sites, operands, strict=True):
+        own = _norms(site, both)
+        roundings = 16 * len(sites) * unit_roundoff(slack.dtype)
+        slack += jnp.sqrt(own.upper) * (1 + roundings)
+        slack -= jnp.sqrt(own.estimate) * (1 - roundings)
+    return SquaredNorms(norms.estimate, inflate(jnp.square(jnp.sqrt(norms.upper) + slack), 4))
 
 
-def _apply_batch(site: Site, kernel: jax.Array, images: jax.Array) -> jax.Array:
-    one = functools.partial(_apply_scans, site, site.axes)
-    return jax.vmap(one, in_axes=(None, 0))(kernel, images)
+def _canonical(site: Site, both: Operands) -> Operands:
+    """Both as `[B, weights, images, D, H, W, channels]`; scans that share the kernel join the images."""
+    numbers = site.use.equation.params["dimension_numbers"]
+    return Operands(
+        _reorder(both.image, numbers.lhs_spec, site.axes),
+        _reorder(both.gradient, numbers.out_spec, site.axes),
+    )
 
 
-def _apply_scans(
-    site: Site, axes: Sequence[ScanAxis], kernel: jax.Array, image: jax.Array
-) -> jax.Array:
-    """The convolution of one example at every step of the enclosing scans."""
-    if not axes:
-        return site.use.apply(kernel, image)
-    inner = functools.partial(_apply_scans, site, axes[1:])
-    return jax.vmap(inner, in_axes=(0 if axes[0].stacked else None, 0))(kernel, image)
+def _reorder(array: jax.Array, spec: Sequence[int], axes: Sequence[ScanAxis]) -> jax.Array:
+    stacked = [1 + i for i, axis in enumerate(axes) if axis.stacked]
+    shared = [1 + i for i, axis in enumerate(axes) if not axis.stacked]
+    image, feature, *spatial = (1 + len(axes) + i for i in spec)
+    ordered = jnp.transpose(array, (0, *stacked, *shared, image, *spatial, feature))
+    weights = math.prod(array.shape[i] for i in stacked)
+    images = math.prod(array.shape[i] for i in (*shared, image))
+    sizes = _triple([array.shape[i] for i in spatial])
+    return ordered.reshape(array.shape[0], weights, images, *sizes, array.shape[feature])
+
+
+def _one_per_weight(array: jax.Array) -> jax.Array:
+    """`[B, weights, ...]` to `[B * weights, ...]`."""
+    return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])
+
+
+def _add_weights(norms: SquaredNorms, batch: int) -> SquaredNorms:
+    """Norms `[B * weights]` to those of all weights of an example."""
+    weights = norms.upper.size // max(batch, 1)
+    if weights == 1:
+        return norms
+    estimate, upper = (jnp.sum(part.reshape(batch, weights), axis=1) for part in norms)
+    return SquaredNorms(estimate, inflate(upper, weights))
+
+
+def _to_weight(site: Site, kernel: jax.Array, lead: tuple[int, ...]) -> jax.Array:
+    """`[..., kD, kH, kW, cin, O]` to `[*lead, stack..., *weight_shape]`."""
+    out, features, *spatial = site.use.equation.params["dimension_numbers"].rhs_spec
+    order = (*spatial, features, out)
+    first = (*lead, *stack_lengths(site.axes))
+    grouped = kernel.reshape(*first, *(site.use.weight_shape[i] for i in order))
+    inverse = [len(first) + int(i) for i in np.argsort(order)]
+    return jnp.transpose(grouped, [*range(len(first)), *inverse])
+
+
+def _window(use: ConvUse) -> ops.Window:
+    params = use.equation.params
+    spatial = params["dimension_numbers"].rhs_spec[2:]
+    return ops.Window(
+        kernel=_triple([use.weight_shape[i] for i in spatial]),
+        stride=_triple(params["window_strides"]),
+        low=_triple([low for low, _ in params["padding"]], missing=0),
+        input_dilation=_triple(params["lhs_dilation"]),
+        dilation=_triple(params["rhs_dilation"]),
+        groups=use.groups,
+    )
+
+
+def _triple(sizes: Sequence[int], missing: int = 1) -> tuple[int, int, int]:
+    """Missing spatial dimensions are put in front."""
+    d, h, w = (*[missing] * (3 - len(sizes)), *(int(size) for size in sizes))
+    return d, h, w
 
 
 def _vmap(fun: Any, depth: int) -> Any:

@@ -44,10 +44,10 @@ def clipped_gemm(
         return result
     if initial.shape != out.shape:
         raise ValueError(f"clipped_gemm expects initial {out.shape}, got {initial.shape}.")
-    operands = (*operands, initial.astype(out_dtype))
     (result,) = _native.call(
-        "bk_clipped_gemm_add", clipped_gemm_add_twin, [out], *operands, aliases={3: 0}
-    )
+        "bk_clipped_gemm_add", clipped_gemm_add_twin, [out], *operands, initial.astype(out_dtype),
+        aliases={3: 0},
+    )  # fmt: skip
     return result
 
 

@@ -1,6 +1,6 @@
 """The convolution rule: `conv_general_dilated` whose kernel is a parameter.
 
-Any number of spatial dimensions, groups, strides, dilations and paddings. The book keeps the input
+Up to three spatial dimensions, any groups, strides, dilations and paddings. The book keeps the input
 image, the tap has the shape of the result. Seen as a dense layer, a convolution multiplies patches of
 the image, `a[groups, T, d]` with T pixels of the result and d = kernel pixels x input channels per
 group, by the kernel, `[groups, d, p]`.
@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bk_jax import _compat
 from bk_jax.views import View
 
 Dims = tuple[int, ...]
@@ -53,12 +52,6 @@ class ConvUse:
         """Adds a tap of the result's shape."""
         return result + tap
 
-    def apply(self, kernel: jax.Array, image: jax.Array) -> jax.Array:
-        """The convolution of one example, in the dtype of its operands."""
-        params = dict(self.equation.params, preferred_element_type=None)
-        (out,) = _compat.bind_primitive(self.equation.primitive, [image, kernel], params)
-        return out
-
     def patches(self, image: jax.Array) -> jax.Array:
         """The image as a dense layer's activation, `[groups, T, d]`."""
         params = self.equation.params
@@ -95,6 +88,8 @@ def rule(
     if operand != 1 or params["batch_group_count"] != 1:
         return None
     numbers, groups = params["dimension_numbers"], params["feature_group_count"]
+    if len(numbers.rhs_spec) > 5:
+        return None  # more than three spatial dimensions have no kernel
     kernel, result = eqn.invars[1].aval, eqn.outvars[0].aval
     features = kernel.shape[numbers.rhs_spec[0]]
     d = math.prod(kernel.shape) // max(features, 1)

@@ -1,0 +1,125 @@
+"""Gradients of convolution kernels: exact on small integers, blind to examples with the factor 0."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.arrays import double, normals, small_integers
+from support.structure import fresh_jit
+from support.tolerance import assert_bits_equal, assert_within, eps
+
+from bk_jax import ops
+from bk_jax.ops.conv import conv_grad_twin, conv_norm_twin, conv_sum_twin
+
+# images, input and output sizes, channels, window
+CASES = [
+    (1, (1, 5, 6), (1, 5, 6), (3, 4), ops.Window((1, 3, 3), low=(0, 1, 1))),
+    (2, (1, 7, 8), (1, 3, 3), (9, 17), ops.Window((1, 3, 2), (1, 2, 3), (0, 0, 1))),
+    (1, (1, 4, 5), (1, 6, 11), (2, 3), ops.Window((1, 3, 3), input_dilation=(1, 2, 3))),
+    (1, (1, 9, 9), (1, 3, 5), (4, 6), ops.Window((1, 3, 2), dilation=(1, 3, 4), groups=2)),
+    (3, (4, 3, 5), (2, 3, 3), (2, 2), ops.Window((3, 1, 3), low=(0, 0, 0))),
+    (1, (1, 6, 6), (1, 3, 4), (1, 1), ops.Window((1, 3, 2), low=(0, -1, -1))),
+    (1, (1, 6, 6), (1, 0, 4), (2, 3), ops.Window((1, 3, 3))),
+]
+
+
+def operands(case, make, dtype, batch=3):
+    images, size, out, (channels, features), _ = case
+    x = make(0, (batch, images, *size, channels), dtype)
+    return x, make(1, (batch, images, *out, features), dtype)
+
+
+def truth(x, g, window):
+    """`[B, kD, kH, kW, cin, O]` by the definition."""
+    x, g = double(x), double(g)
+    cin, cout = x.shape[5] // window.groups, g.shape[5] // window.groups
+    out = np.zeros((x.shape[0], *window.kernel, cin, g.shape[5]))
+    for k in np.ndindex(*window.kernel):
+        for t in itertools.product(*(range(n) for n in g.shape[2:5])):
+            at = np.asarray(t) * window.stride + np.asarray(k) * window.dilation - window.low
+            source = at // window.input_dilation
+            if np.any(at % window.input_dilation) or np.any(at < 0):
+                continue
+            if np.any(source >= x.shape[2:5]):
+                continue
+            pixel = x[:, :, *source].reshape(*x.shape[:2], window.groups, cin)
+            grad = g[:, :, *t].reshape(*g.shape[:2], window.groups, cout)
+            product = np.einsum("bigc,bigo->bcgo", pixel, grad)
+            out[:, *k] += product.reshape(x.shape[0], cin, -1)
+    return out
+
+
+@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+def test_small_integers_are_exact(implementation, dtype, case):
+    window = case[-1]
+    x, g = operands(case, small_integers, dtype)
+    factor = np.float32([0.5, 0, 2])
+
+    def everything(x, g):
+        return (
+            ops.conv_norm(x, g, window),
+            ops.conv_grad(x, g, window),
+            ops.conv_sum(x, factor, g, window),
+        )
+
+    norms, (grads, grad_norms), total = fresh_jit(everything)(x, g)
+    exact = truth(x, g, window)
+    squares = np.square(exact).sum((1, 2, 3, 4, 5))
+    np.testing.assert_array_equal(grads, exact)
+    np.testing.assert_array_equal(total, np.einsum("b,b...->...", factor, exact))
+    for each in (norms, grad_norms):
+        np.testing.assert_array_equal(each.estimate, squares)
+        assert np.all(double(each.upper) >= squares)
+        assert each.upper.dtype == jnp.promote_types(dtype, jnp.float32)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("case", CASES[:-1], ids=range(len(CASES) - 1))
+def test_twins_and_native_calls_agree(dtype, case):
+    window = case[-1]
+    x, g = operands(case, normals, dtype)
+    factor = normals(2, (3,), jnp.promote_types(dtype, jnp.float32))
+    window_attributes = window.attributes()
+    native = fresh_jit(lambda x, g: ops.conv_grad(x, g, window))(x, g)
+    twin = fresh_jit(lambda x, g: conv_grad_twin(x, g, **window_attributes))(x, g)
+    scale = truth(np.abs(double(x)), np.abs(double(g)), window)
+    bound = 4 * eps(native[0].dtype) * np.prod(g.shape[1:5]) * scale
+    assert_within(native[0], twin[0], bound, "gradients")
+    native = fresh_jit(lambda x, g: ops.conv_sum(x, factor, g, window))(x, g)
+    (twin,) = fresh_jit(lambda x, g: conv_sum_twin(x, factor, g, **window_attributes))(x, g)
+    assert_within(native, twin, np.einsum("b,b...->...", np.abs(factor), 4 * bound), "sum")
+    native = fresh_jit(lambda x, g: ops.conv_norm(x, g, window))(x, g)
+    twin = fresh_jit(lambda x, g: conv_norm_twin(x, g, **window_attributes))(x, g)
+    squares = np.square(truth(x, g, window)).sum((1, 2, 3, 4, 5))
+    for norms in (native, twin):
+        spread = np.square(np.sqrt(np.square(scale).sum((1, 2, 3, 4, 5))))
+        assert_within(norms[0], squares, 1e3 * eps(norms[0].dtype) * spread, "norms")
+        assert np.all(double(norms[1]) >= squares * (1 - 1e-13))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_one_bad_example(implementation, bad):
+    window = CASES[0][-1]
+    x, g = operands(CASES[0], normals, np.float32)
+    broken = x.copy()
+    broken[1, 0, 0, 2, 2, 1] = bad
+    factor = np.float32([0.5, 0, 2])
+    norm = fresh_jit(lambda x, g: ops.conv_norm(x, g, window))
+    clean, norms = (jax.tree.map(np.asarray, norm(a, g)) for a in (x, broken))
+    for got, expected in zip(norms, clean, strict=True):
+        assert_bits_equal(got[[0, 2]], expected[[0, 2]])
+        assert not np.isfinite(got[1])
+    total = fresh_jit(lambda x, g: ops.conv_sum(x, factor, g, window))
+    assert_bits_equal(total(broken, g), total(x, g))
+
+
+def test_errors():
+    x, g = np.zeros((2, 1, 1, 4, 4, 3), np.float32), np.zeros((2, 1, 1, 4, 4, 4), np.float32)
+    with pytest.raises(ValueError, match=r"conv_norm expects images \[B, images, D, H, W, C\]"):
+        ops.conv_norm(x[0], g, ops.Window((1, 1, 1)))
+    with pytest.raises(ValueError, match=r"conv_grad expects channels that 2 groups divide; got 3"):
+        ops.conv_grad(x, g, ops.Window((1, 1, 1), groups=2))
+    with pytest.raises(ValueError, match=r"conv_sum expects factor \[2\], got \(3,\)"):
+        ops.conv_sum(x, np.ones(3), g, ops.Window((1, 1, 1)))
