@@ -129,6 +129,15 @@ CONVOLUTIONS = {  # image, kernel, options, (groups, T, d, p)
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_both_kinds_of_patches_hold_the_same_numbers(name, monkeypatch):
+    image, kernel, options, _ = CONVOLUTIONS[name]
+    use = conv_use(image, kernel, **options)
+    slices = np.sort(use.patches(count_up(*image)), axis=-1)
+    monkeypatch.setattr("bk_jax.rules.conv.MAX_SLICES", 0)
+    np.testing.assert_array_equal(slices, np.sort(use.patches(count_up(*image)), axis=-1))
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_sizes_and_patches_of_convolutions(name):
     image, kernel, options, sizes = CONVOLUTIONS[name]
     use = conv_use(image, kernel, **options)
@@ -139,7 +148,8 @@ def test_sizes_and_patches_of_convolutions(name):
     patches = use.patches(pixels)
     assert patches.shape == (groups, t, d)
     # Patches times the kernel, group by group, are the convolution.
-    product = np.einsum("ntd,npd->ntp", patches, weight.reshape(groups, p, d))
+    pixels_first = np.swapaxes(weight.reshape(groups, p, kernel[1], -1), 2, 3)
+    product = np.einsum("ntd,npd->ntp", patches, pixels_first.reshape(groups, p, d))
     np.testing.assert_array_equal(
         product, use.output_gradient(convolution(weight, pixels, options))
     )
