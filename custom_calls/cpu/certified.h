@@ -19,7 +19,7 @@ inline constexpr double kRoundoff = std::numeric_limits<Acc>::epsilon() / 2;
 // A vector V was computed with an error of at most `error` in norm, and its
 // squares were added up in double with at most `roundings` roundings on the way
 // of any of them, roundings * 2^-53 < 1e-3.
-struct DirectNorm {
+struct ComputedNorm {
   double squares;
   double error;
   double roundings;
@@ -30,7 +30,8 @@ struct DirectNorm {
 // the sum and the square below. The smallest normal number keeps the bound
 // visible where denormals are flushed and covers underflow of squares.
 template <class Acc>
-void StoreDirectNorm(const DirectNorm& norm, Acc* sq_norm, Acc* sq_norm_upper) {
+void StoreCertified(const ComputedNorm& norm, Acc* sq_norm,
+                    Acc* sq_norm_upper) {
   if (!std::isfinite(norm.squares) || !std::isfinite(norm.error)) {
     const bool nan = std::isnan(norm.squares) || std::isnan(norm.error);
     *sq_norm = nan ? std::numeric_limits<Acc>::quiet_NaN()

@@ -175,8 +175,8 @@ void Norms(const CpuKernels& kernels, Parallel& parallel,
       sum.zero = sum.zero && partial->zero;
     }
     const double error = gamma == 0 ? 0 : gamma * std::sqrt(sum.bound);
-    StoreDirectNorm<Acc>({sum.squares, error, roundings, sum.zero}, sq_norm + i,
-                         sq_norm_upper + i);
+    StoreCertified<Acc>({sum.squares, error, roundings, sum.zero}, sq_norm + i,
+                        sq_norm_upper + i);
   }
 }
 

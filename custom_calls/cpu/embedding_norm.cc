@@ -116,8 +116,8 @@ void EmbeddingNorm(const CpuKernels& kernels, Parallel& parallel,
       sum.zero = sum.zero && partials[part].zero;
     }
     const double error = std::sqrt(sum.sq_error) * (1 + 0x1p-20);
-    StoreDirectNorm<Accumulator<T>>({sum.squares, error, roundings, sum.zero},
-                                    sq_norm + i, sq_norm_upper + i);
+    StoreCertified<Accumulator<T>>({sum.squares, error, roundings, sum.zero},
+                                   sq_norm + i, sq_norm_upper + i);
   }
 }
 
