@@ -67,9 +67,10 @@ void ClippedGemmTile(const GemmTask<T>& task, Accumulator<T>* scratch) {
     for (int64_t n0 = task.n0; n0 < task.n1; n0 += kGemmStrip) {
       const int64_t n1 = Min(n0 + kGemmStrip, task.n1);
       PackRhs(task, n0, n1, k0, k1, rhs);
-      MultiplyPanels(lhs, rhs, k1 - k0, add ? Update::kAdd : Update::kOverwrite,
-                     task.m1 - task.m0, n1 - n0, task.n,
-                     task.out + task.m0 * task.n + n0);
+      MultiplyPanels<false, Acc>(
+          lhs, rhs, k1 - k0,
+          {task.out + task.m0 * task.n + n0, task.n, task.m1 - task.m0, n1 - n0,
+           add ? Update::kAdd : Update::kOverwrite});
     }
   }
 }

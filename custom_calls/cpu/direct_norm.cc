@@ -67,8 +67,9 @@ void DirectNorm(const CpuKernels& kernels, Parallel& parallel,
     std::fill_n(sq_norm_upper, shape.batch, Acc{0});
     return;
   }
-  const Tiling tiling = ChooseTiling(shape.batch * shape.weights, shape.d,
-                                     shape.p, kDirectColumns);
+  const Tiling tiling =
+      ChooseTiling(shape.batch * shape.weights, shape.d, shape.p,
+                   FitsOneBlock(shape) ? kGemmColumns : kDirectColumns);
   const std::vector<double> squares =
       ProductSquares<T>(kernels, parallel, shape, tiling, a, g, nullptr);
   const std::vector<double> spreads =
@@ -83,9 +84,8 @@ void DirectNorm(const CpuKernels& kernels, Parallel& parallel,
       spread += spreads[i * shape.weights + n];
     }
     // Errors of the weights' gradients are orthogonal, as the gradients are.
-    const double upper =
-        std::sqrt(SquaresUpper<Acc>(kernels, shape, tiling, sum)) +
-        RelativeError<Acc>(shape) * std::sqrt(spread);
+    const double upper = std::sqrt(SquaresUpper<Acc>(shape, tiling, sum)) +
+                         RelativeError<Acc>(shape) * std::sqrt(spread);
     const double slack =
         1 + static_cast<double>(shape.weights + 16) * kUnitRoundoff<double>;
     FinishNorm(sum, spread == 0 ? 0 : upper * upper * slack, spread == 0,

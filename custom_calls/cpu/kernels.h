@@ -45,7 +45,7 @@ inline constexpr int64_t kGemmLhsScratch =
     kGemmRows * kGemmDepth + kGemmRows / 4 * kPanelSlack;
 inline constexpr int64_t kGemmRhsScratch =
     kGemmStrip * kGemmDepth + kGemmStrip / 4 * kPanelSlack;
-// The direct norm keeps its tile there too.
+// The direct norm of more than kGemmDepth positions keeps its tile there too.
 inline constexpr int64_t kDirectColumns = kGemmColumns / 2;
 inline constexpr int64_t kDirectScratch =
     kGemmLhsScratch + kGemmRhsScratch + kGemmRows * kDirectColumns;
@@ -150,7 +150,7 @@ struct ElementKernels {
   // S = sum_t |a_t| |g_t|, not below it by more than rounding.
   double (*spread)(const GhostPair<T>& pair);
   void (*clipped_gemm_tile)(const GemmTask<T>& task, Accumulator<T>* scratch);
-  // Returns the sum of squares of what it wrote.
+  // Returns the sum of squares of the result.
   double (*product_tile)(const ProductTask<T>& task, Accumulator<T>* scratch);
   // Elements [begin, end) of a sum with at least one live example.
   void (*weighted_sum_chunk)(const SumTask<T>& task, int64_t begin,

@@ -120,74 +120,116 @@ BK_INLINE void OuterProducts(const Acc* lhs, const Acc* rhs, int64_t depth,
   }
 }
 
-// out[0:rows, 0:columns] of a micro-tile that sticks out of the result.
+// Where a micro-tile goes: out[0:rows, 0:columns], rows `stride` apart, or
+// nowhere if `out` is null.
 template <class Acc>
-void StoreEdge(const Acc* tile, Update update, int64_t rows, int64_t columns,
-               int64_t stride, Acc* out) {
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) {
-      const Acc sum = tile[i * kOuterColumns<Acc> + j];
-      Acc& entry = out[i * stride + j];
-      entry = update == Update::kAdd ? entry + sum : sum;
-    }
-  }
-}
+struct TileOutput {
+  Acc* out;
+  int64_t stride, rows, columns;
+  Update update;
+};
 
 template <class Acc>
-BK_INLINE void StoreTile(const Vec<Acc> (&tile)[kOuterRows][kOuterVectors],
-                         Update update, int64_t stride, Acc* out) {
+using RegisterTile = Vec<Acc>[kOuterRows][kOuterVectors];
+
+// Stores a whole micro-tile; afterwards it holds what was stored.
+template <Update kUpdate, class Acc>
+BK_INLINE void StoreTile(RegisterTile<Acc>& tile, int64_t stride, Acc* out) {
 #pragma GCC unroll 8
   for (int i = 0; i < kOuterRows; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < kOuterVectors; ++v) {
       Acc* entry = out + i * stride + v * kLanes<Acc>;
-      Store(update == Update::kAdd ? Load(entry) + tile[i][v] : tile[i][v],
-            entry);
+      if (kUpdate == Update::kAdd) tile[i][v] += Load(entry);
+      Store(tile[i][v], entry);
     }
   }
 }
 
-// The micro-tile: sums stay in registers, hence every loop over them is
-// unrolled and edges are stored from a copy.
+// Stores a micro-tile that sticks out of the result; returns the sum of squares
+// of what it stored.
 template <class Acc>
-void OuterTile(const Acc* lhs, const Acc* rhs, int64_t depth, Update update,
-               int64_t rows, int64_t columns, int64_t stride, Acc* out) {
-  const bool whole = rows == kOuterRows && columns == kOuterColumns<Acc>;
-  for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(out + i * stride, 1);
-  Vec<Acc> tile[kOuterRows][kOuterVectors];
+double StoreEdge(const Acc* tile, const TileOutput<Acc>& to) {
+  double squares = 0;
+  for (int64_t i = 0; i < to.rows; ++i) {
+    for (int64_t j = 0; j < to.columns; ++j) {
+      const Acc sum = tile[i * kOuterColumns<Acc> + j];
+      Acc& entry = to.out[i * to.stride + j];
+      entry = to.update == Update::kAdd ? entry + sum : sum;
+      squares += static_cast<double>(entry) * static_cast<double>(entry);
+    }
+  }
+  return squares;
+}
+
+// Sum of squares of a micro-tile; panels are filled up with zeros, so what
+// sticks out adds nothing.
+template <class Acc>
+BK_INLINE double SquareTile(const RegisterTile<Acc>& tile) {
+  Vec<Acc> sums[kOuterVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kOuterVectors; ++v) {
+    sums[v] = Vec<Acc>{};
+#pragma GCC unroll 8
+    for (int i = 0; i < kOuterRows; ++i) sums[v] += tile[i][v] * tile[i][v];
+  }
+#pragma GCC unroll 8
+  for (int v = 1; v < kOuterVectors; ++v) sums[0] += sums[v];
+  return static_cast<double>(Sum<Acc>(sums[0]));
+}
+
+// The micro-tile: sums stay in registers, hence every loop over them is
+// unrolled and edges are stored from a copy. Returns the sum of squares of the
+// result if kSquare.
+template <bool kSquare, class Acc>
+double OuterTile(const Acc* lhs, const Acc* rhs, int64_t depth,
+                 const TileOutput<Acc>& to) {
+  const bool store = to.out != nullptr;
+  if (store) {
+    for (int64_t i = 0; i < to.rows; ++i) {
+      __builtin_prefetch(to.out + i * to.stride, 1);
+    }
+  }
+  RegisterTile<Acc> tile;
 #pragma GCC unroll 8
   for (int i = 0; i < kOuterRows; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < kOuterVectors; ++v) tile[i][v] = Vec<Acc>{};
   }
   OuterProducts(lhs, rhs, depth, tile);
-  if (whole && update == Update::kAdd) {
-    StoreTile(tile, Update::kAdd, stride, out);
-  } else if (whole) {
-    StoreTile(tile, Update::kOverwrite, stride, out);
-  } else {
+  if (store && (to.rows < kOuterRows || to.columns < kOuterColumns<Acc>)) {
     Acc edge[kOuterRows * kOuterColumns<Acc>];
-    StoreTile(tile, Update::kOverwrite, kOuterColumns<Acc>, edge);
-    StoreEdge(edge, update, rows, columns, stride, out);
+    StoreTile<Update::kOverwrite>(tile, kOuterColumns<Acc>, edge);
+    return StoreEdge(edge, to);
   }
+  if (store && to.update == Update::kAdd) {
+    StoreTile<Update::kAdd>(tile, to.stride, to.out);
+  } else if (store) {
+    StoreTile<Update::kOverwrite>(tile, to.stride, to.out);
+  }
+  return kSquare ? SquareTile<Acc>(tile) : 0;
 }
 
-// out[0:rows, 0:columns] of packed panels: lhs panels come from L2, the rhs
-// panel stays in L1.
-template <class Acc>
-void MultiplyPanels(const Acc* lhs, const Acc* rhs, int64_t depth,
-                    Update update, int64_t rows, int64_t columns,
-                    int64_t stride, Acc* out) {
+// All micro-tiles of packed panels: lhs panels come from L2, the rhs panel
+// stays in L1. Returns the sum of squares of the result if kSquare.
+template <bool kSquare, class Acc>
+double MultiplyPanels(const Acc* lhs, const Acc* rhs, int64_t depth,
+                      const TileOutput<Acc>& to) {
   const int64_t lhs_stride = PanelStride<Acc>(kOuterRows, depth);
   const int64_t rhs_stride = PanelStride<Acc>(kOuterColumns<Acc>, depth);
-  for (int64_t j = 0; j < columns; j += kOuterColumns<Acc>) {
-    for (int64_t i = 0; i < rows; i += kOuterRows) {
-      OuterTile(lhs + i / kOuterRows * lhs_stride, rhs, depth, update,
-                Min(kOuterRows, rows - i), Min(kOuterColumns<Acc>, columns - j),
-                stride, out + i * stride + j);
+  double squares = 0;
+  for (int64_t j = 0; j < to.columns; j += kOuterColumns<Acc>) {
+    for (int64_t i = 0; i < to.rows; i += kOuterRows) {
+      TileOutput<Acc> tile = to;
+      if (to.out != nullptr) tile.out = to.out + i * to.stride + j;
+      tile.rows = Min(kOuterRows, to.rows - i);
+      tile.columns = Min(kOuterColumns<Acc>, to.columns - j);
+      squares += OuterTile<kSquare>(lhs + i / kOuterRows * lhs_stride, rhs,
+                                    depth, tile);
     }
     rhs += rhs_stride;
   }
+  return squares;
 }
 
 }  // namespace bk::BK_ISA

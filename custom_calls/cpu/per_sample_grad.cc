@@ -38,7 +38,7 @@ void PerSampleGrad(const CpuKernels& kernels, Parallel& parallel,
   for (int64_t i = 0; i < shape.batch; ++i) {
     double sum = 0;
     for (int64_t k = 0; k < tiles; ++k) sum += squares[i * tiles + k];
-    const double upper = SquaresUpper<Acc>(kernels, shape, tiling, sum);
+    const double upper = SquaresUpper<Acc>(shape, tiling, sum);
     // Squares may have underflown, so a sum of 0 has to be looked at.
     const bool zero = sum == 0 && IsZero(grad + i * entries, entries);
     FinishNorm(sum, zero ? 0 : upper, zero, sq_norm + i, sq_norm_upper + i);

@@ -15,8 +15,14 @@
 
 namespace bk {
 
+// Whether the squares of a tile can be taken from registers, without a tile in
+// memory.
+inline bool FitsOneBlock(const GhostNormShape& shape) {
+  return shape.positions <= kGemmDepth;
+}
+
 // The sum of squares of every tile of a[i,n]^T g[i,n], for all i and n. Tiles
-// are written to grad [B, N, d, p], or to scratch if that is null. T > 0.
+// are written to grad [B, N, d, p] unless that is null. T > 0.
 template <class T>
 std::vector<double> ProductSquares(const CpuKernels& kernels,
                                    Parallel& parallel,
@@ -29,17 +35,19 @@ std::vector<double> ProductSquares(const CpuKernels& kernels,
   const double flops = 2.0 * static_cast<double>(shape.positions) *
                        static_cast<double>(std::min(shape.d, tiling.rows) *
                                            std::min(shape.p, tiling.columns));
+  const bool in_scratch = grad == nullptr && !FitsOneBlock(shape);
   const auto body = [&](int64_t begin, int64_t end) {
     const ScopedFloatEnvironment environment;
     Acc* scratch =
-        ThreadScratchOf<Acc>(grad == nullptr ? kDirectScratch : kGemmScratch);
+        ThreadScratchOf<Acc>(in_scratch ? kDirectScratch : kGemmScratch);
     for (int64_t item = begin; item < end; ++item) {
       const int64_t pair = item / tiles;
       const int64_t row = pair * shape.positions;
       const Tile tile = TileAt(tiling, shape.d, shape.p, item % tiles);
-      Acc* out = grad == nullptr
-                     ? scratch + kGemmScratch
-                     : grad + (pair * shape.d + tile.m0) * shape.p + tile.n0;
+      Acc* out = in_scratch ? scratch + kGemmScratch : nullptr;
+      if (grad != nullptr) {
+        out = grad + (pair * shape.d + tile.m0) * shape.p + tile.n0;
+      }
       squares[item] = KernelsFor<T>(kernels).product_tile(
           {a + row * shape.d, g + row * shape.p, shape.positions, shape.d,
            shape.p, tile.m0, tile.m1, tile.n0, tile.n1, out,
@@ -52,20 +60,23 @@ std::vector<double> ProductSquares(const CpuKernels& kernels,
 }
 
 // An upper bound of the squared norm of one example's gradients, as they were
-// written, from the computed sum of their squares. Rows of a strip are squared
-// and added in the accumulator type; their sums are added in double, row by
-// row and tile by tile. 2 % are added for higher orders. A square below the
-// smallest normal number errs by at most half of the smallest denormal one.
+// computed, from the computed sum of their squares. The entries of a micro-tile
+// (at most 8 rows and 3 vectors, each of at most 16 lanes) are squared and
+// added in the accumulator type: at most 1 + 8 + 3 + 4 roundings. Micro-tiles
+// have at least 4 x 4 entries; their sums, and single entries at edges, are
+// added in double. 2 % are added for higher orders. A square below the smallest
+// normal number errs by at most half of the smallest denormal one.
 template <class Acc>
-double SquaresUpper(const CpuKernels& kernels, const GhostNormShape& shape,
-                    const Tiling& tiling, double squares) {
-  const int64_t roundings =
-      GramRoundings(std::min(shape.p, kGemmStrip), LanesOf<Acc>(kernels));
-  const int64_t additions =
-      std::min(shape.d, tiling.rows) * CeilDiv(tiling.columns, kGemmStrip) +
-      shape.weights * tiling.tiles() + 16;
+double SquaresUpper(const GhostNormShape& shape, const Tiling& tiling,
+                    double squares) {
+  constexpr double kTileRoundings = 16;
+  constexpr int64_t kEdgeEntries = 8 * 48;
+  const int64_t additions = CeilDiv(std::min(shape.d, tiling.rows), 4) *
+                                CeilDiv(std::min(shape.p, tiling.columns), 4) +
+                            std::min(kEdgeEntries, shape.d * shape.p) +
+                            shape.weights * tiling.tiles() + 16;
   const double relative =
-      1.02 * (static_cast<double>(roundings) * kUnitRoundoff<Acc> +
+      1.02 * (kTileRoundings * kUnitRoundoff<Acc> +
               static_cast<double>(additions) * kUnitRoundoff<double>);
   const auto entries = static_cast<double>(shape.weights * shape.d * shape.p);
   return squares * (1 + relative) +
