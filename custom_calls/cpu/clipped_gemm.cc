@@ -15,13 +15,13 @@ namespace {
 template <class T>
 GemmTask<T> TileTask(const GemmTask<T>& whole, const Tiling& tiling,
                      int64_t item) {
-  const Tile tile = TileAt(tiling, whole.m, whole.n, item % tiling.tiles());
+  const Tile tile = TileAt(tiling, whole.m, whole.n, item % tiling.Tiles());
   GemmTask<T> task = whole;
   task.m0 = tile.m0;
   task.m1 = tile.m1;
   task.n0 = tile.n0;
   task.n1 = tile.n1;
-  task.weight = item / tiling.tiles();
+  task.weight = item / tiling.Tiles();
   task.out = whole.out + task.weight * whole.m * whole.n;
   return task;
 }
@@ -63,7 +63,7 @@ void ClippedGemm(const CpuKernels& kernels, Parallel& parallel,
   const double flops = 2.0 * static_cast<double>(live_count * shape.positions) *
                        static_cast<double>(std::min(shape.m, tiling.rows) *
                                            std::min(shape.n, tiling.columns));
-  const int64_t tiles = shape.weights * tiling.tiles();
+  const int64_t tiles = shape.weights * tiling.Tiles();
   parallel.For(tiles, flops, [&](int64_t begin, int64_t end) {
     const ScopedFloatEnvironment environment;
     Acc* scratch = ThreadScratchOf<Acc>(kGemmScratch);

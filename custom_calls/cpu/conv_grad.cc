@@ -153,8 +153,9 @@ void Norms(const CpuKernels& kernels, Parallel& parallel,
   if (IsEmpty(shape)) {
     std::fill_n(sq_norm, shape.batch, Acc{0});
     std::fill_n(sq_norm_upper, shape.batch, Acc{0});
-    if (grad != nullptr)
+    if (grad != nullptr) {
       std::fill_n(grad, shape.batch * KernelSize(shape), Acc{0});
+    }
     return;
   }
   const int64_t lanes =

@@ -76,7 +76,7 @@ void DirectNorm(const CpuKernels& kernels, Parallel& parallel,
       SquaredSpreads(kernels, parallel, shape, a, g);
 
   const ScopedFloatEnvironment environment;
-  const int64_t tiles = shape.weights * tiling.tiles();
+  const int64_t tiles = shape.weights * tiling.Tiles();
   for (int64_t i = 0; i < shape.batch; ++i) {
     double sum = 0, spread = 0;
     for (int64_t k = 0; k < tiles; ++k) sum += squares[i * tiles + k];

@@ -35,7 +35,7 @@ struct Positions {
 template <class Acc>
 struct Features {
   int64_t k0, k1;
-  int64_t steps() const { return (k1 - k0 + kLanes<Acc> - 1) / kLanes<Acc>; }
+  int64_t Steps() const { return (k1 - k0 + kLanes<Acc> - 1) / kLanes<Acc>; }
 };
 
 // Copies `rows` of x and then zero rows until there are `count`.
@@ -47,7 +47,7 @@ void CopyRows(const T* x, int64_t width, Positions rows,
   const auto [k0, k1] = features;
   for (int64_t i = 0; i < count; ++i, copy += kGramStride<Acc>) {
     if (rows.begin + i >= rows.end) {
-      __builtin_memset(copy, 0, sizeof(Acc) * features.steps() * kLanes<Acc>);
+      __builtin_memset(copy, 0, sizeof(Acc) * features.Steps() * kLanes<Acc>);
       continue;
     }
     const T* from = x + (rows.begin + i) * width + k0;
@@ -146,13 +146,13 @@ struct Prefetch {
   int64_t half = 0;  // counts halves
 
   BK_INLINE void Next() {
-    constexpr int64_t line = 64 / sizeof(T);
+    constexpr int64_t kLine = 64 / sizeof(T);
     const int64_t row = rows.begin + half / 2;
     if (row >= rows.end) return;
-    const int64_t size = RoundUp((features.k1 - features.k0) / 2, line);
+    const int64_t size = RoundUp((features.k1 - features.k0) / 2, kLine);
     const int64_t k0 = features.k0 + half % 2 * size;
     const int64_t k1 = Min(k0 + size, features.k1);
-    for (int64_t k = k0; k < k1; k += line) {
+    for (int64_t k = k0; k < k1; k += kLine) {
       __builtin_prefetch(x + row * width + k);
     }
     ++half;
@@ -177,7 +177,7 @@ void DotGroup(const GramRows<Accumulator<T>>& rows, int64_t height,
       if (j + kDotColumns + offset <= i) continue;
       next.Next();
       DotTile(from, stride, group + (j - columns.begin) * kGramStride<Acc>,
-              features.steps(), features.k0 == 0, gram + i * kGramTile + j);
+              features.Steps(), features.k0 == 0, gram + i * kGramTile + j);
     }
   }
 }

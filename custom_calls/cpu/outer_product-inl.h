@@ -29,8 +29,8 @@ enum class Update { kOverwrite, kAdd };
 // 4 KB apart would fight for the same few places of L1.
 template <class Acc>
 BK_INLINE int64_t PanelStride(int64_t group, int64_t depth) {
-  constexpr int64_t line = 64 / sizeof(Acc);
-  return (RoundUp(group * depth, line) / line | 1) * line;
+  constexpr int64_t kLine = 64 / sizeof(Acc);
+  return (RoundUp(group * depth, kLine) / kLine | 1) * kLine;
 }
 
 // to[0:kGroup] = scale * from[0:kGroup], of which `count` exist and the others
@@ -40,21 +40,21 @@ template <int64_t kGroup, class T>
 BK_INLINE void PackGroup(const T* from, int64_t count, Accumulator<T> scale,
                          bool exact, Accumulator<T>* to) {
   using Acc = Accumulator<T>;
-  constexpr int64_t vectors = (kGroup + kLanes<Acc> - 1) / kLanes<Acc>;
-  Vec<Acc> row[vectors];
+  constexpr int64_t kVectors = (kGroup + kLanes<Acc> - 1) / kLanes<Acc>;
+  Vec<Acc> row[kVectors];
 #pragma GCC unroll 8
-  for (int v = 0; v < vectors; ++v) {
+  for (int v = 0; v < kVectors; ++v) {
     const int64_t left = count - v * kLanes<Acc>;
     row[v] = left >= kLanes<Acc> ? Load(from + v * kLanes<Acc>) * scale
              : left > 0 ? LoadPartial(from + v * kLanes<Acc>, left) * scale
                         : Vec<Acc>{};
   }
-  if (exact && vectors * kLanes<Acc> != kGroup) {
+  if (exact && kVectors * kLanes<Acc> != kGroup) {
     __builtin_memcpy(to, row, kGroup * sizeof(Acc));
     return;
   }
 #pragma GCC unroll 8
-  for (int v = 0; v < vectors; ++v) Store(row[v], to + v * kLanes<Acc>);
+  for (int v = 0; v < kVectors; ++v) Store(row[v], to + v * kLanes<Acc>);
 }
 
 // Asks for the row that is packed kPrefetchRows later: rows of a wide array lie
@@ -62,13 +62,14 @@ BK_INLINE void PackGroup(const T* from, int64_t count, Accumulator<T> scale,
 inline constexpr int64_t kPrefetchRows = 8;
 template <class T>
 BK_INLINE void PrefetchRow(const T* from, int64_t width, int64_t columns) {
-  constexpr int64_t line = 64 / sizeof(T);
+  constexpr int64_t kLine = 64 / sizeof(T);
   // As a number, since there may be no such row.
   const auto row = reinterpret_cast<uintptr_t>(from) +
                    static_cast<uintptr_t>(kPrefetchRows * width) * sizeof(T);
-  for (int64_t k = 0; k < columns; k += line) {
-    __builtin_prefetch(reinterpret_cast<const void*>(
-        row + static_cast<uintptr_t>(k) * sizeof(T)));
+  for (int64_t k = 0; k < columns; k += kLine) {
+    const uintptr_t address = row + static_cast<uintptr_t>(k) * sizeof(T);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    __builtin_prefetch(reinterpret_cast<const void*>(address));
   }
 }
 
@@ -81,14 +82,14 @@ BK_INLINE void PackRow(const T* from, int64_t columns, int64_t available,
                        Accumulator<T> scale, int64_t k, int64_t depth,
                        Accumulator<T>* packed) {
   using Acc = Accumulator<T>;
-  constexpr int64_t whole = RoundUp(kGroup, kLanes<Acc>);
+  constexpr int64_t kWhole = RoundUp(kGroup, kLanes<Acc>);
   const int64_t stride = PanelStride<Acc>(kGroup, depth);
   Acc* to = packed + k * kGroup;
   int64_t column = 0;
   if (k + 1 < depth) {
-    const int64_t safe = Min(columns - kGroup, available - whole);
+    const int64_t safe = Min(columns - kGroup, available - kWhole);
     for (; column <= safe; column += kGroup, to += stride) {
-      PackGroup<kGroup>(from + column, whole, scale, false, to);
+      PackGroup<kGroup>(from + column, kWhole, scale, false, to);
     }
   }
   for (; column < columns; column += kGroup, to += stride) {

@@ -34,7 +34,7 @@ void PerSampleGrad(const CpuKernels& kernels, Parallel& parallel,
       ProductSquares(kernels, parallel, shape, tiling, a, g, grad);
 
   const ScopedFloatEnvironment environment;
-  const int64_t tiles = shape.weights * tiling.tiles();
+  const int64_t tiles = shape.weights * tiling.Tiles();
   for (int64_t i = 0; i < shape.batch; ++i) {
     double sum = 0;
     for (int64_t k = 0; k < tiles; ++k) sum += squares[i * tiles + k];

@@ -30,7 +30,7 @@ std::vector<double> ProductSquares(const CpuKernels& kernels,
                                    const Tiling& tiling, const T* a, const T* g,
                                    Accumulator<T>* grad) {
   using Acc = Accumulator<T>;
-  const int64_t tiles = tiling.tiles();
+  const int64_t tiles = tiling.Tiles();
   std::vector<double> squares(shape.batch * shape.weights * tiles);
   const double flops = 2.0 * static_cast<double>(shape.positions) *
                        static_cast<double>(std::min(shape.d, tiling.rows) *
@@ -70,11 +70,11 @@ template <class Acc>
 double SquaresUpper(const GhostNormShape& shape, const Tiling& tiling,
                     double squares) {
   constexpr double kTileRoundings = 16;
-  constexpr int64_t kEdgeEntries = 8 * 48;
+  constexpr int64_t kEdgeEntries = int64_t{8} * 48;
   const int64_t additions = CeilDiv(std::min(shape.d, tiling.rows), 4) *
                                 CeilDiv(std::min(shape.p, tiling.columns), 4) +
                             std::min(kEdgeEntries, shape.d * shape.p) +
-                            shape.weights * tiling.tiles() + 16;
+                            shape.weights * tiling.Tiles() + 16;
   const double relative =
       1.02 * (kTileRoundings * kUnitRoundoff<Acc> +
               static_cast<double>(additions) * kUnitRoundoff<double>);

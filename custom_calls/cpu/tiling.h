@@ -21,7 +21,7 @@ inline int64_t EvenPart(int64_t size, int64_t limit, int64_t step) {
 // Tiles of `copies` matrices [m, n].
 struct Tiling {
   int64_t rows, columns, row_tiles, column_tiles;
-  int64_t tiles() const { return row_tiles * column_tiles; }
+  int64_t Tiles() const { return row_tiles * column_tiles; }
 };
 
 // Rows [m0, m1) and columns [n0, n1).
@@ -40,7 +40,7 @@ inline Tiling ChooseTiling(int64_t copies, int64_t m, int64_t n,
     const int64_t rows = EvenPart(m, kGemmRows / (shrink / narrower), kStep);
     const int64_t columns = EvenPart(n, max_columns / narrower, kStep);
     tiling = {rows, columns, CeilDiv(m, rows), CeilDiv(n, columns)};
-    if (copies * tiling.tiles() >= kEnoughTasks) break;
+    if (copies * tiling.Tiles() >= kEnoughTasks) break;
   }
   return tiling;
 }

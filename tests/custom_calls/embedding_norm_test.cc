@@ -69,7 +69,7 @@ TEST_P(EmbeddingNormTest, LargeIdsAreSortedByAllTheirBytes) {
 TEST_P(EmbeddingNormTest, BoundIsTight) {
   const LookupShape shape = {3, 500, 33, 0};
   const auto ids = Ids(random_, 1500, 0, 9);
-  const auto g = Normals<float>(random_, 1500 * 33, 1e-3);
+  const auto g = Normals<float>(random_, int64_t{1500} * 33, 1e-3);
   const Norms<float> norms(kernels(), serial_, shape, ids, g);
   for (int i = 0; i < 3; ++i) {
     EXPECT_GE(static_cast<long double>(norms.upper[i]), norms.exact[i]);
@@ -113,7 +113,7 @@ TEST_P(EmbeddingNormTest, ZeroIsZeroAndTinyIsNot) {
 TEST_P(EmbeddingNormTest, SameBitsForAnyNumberOfThreads) {
   const LookupShape shape = {3, 200, 1500, 0};
   const auto ids = Ids(random_, 600, 0, 50);
-  const auto g = Normals<float>(random_, 600 * 1500);
+  const auto g = Normals<float>(random_, int64_t{600} * 1500);
   const Norms<float> expected(kernels(), serial_, shape, ids, g);
   for (int threads : {1, 2, 5}) {
     StripedParallel striped(threads);

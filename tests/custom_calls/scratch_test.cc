@@ -64,7 +64,7 @@ TEST_P(ScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
     const GhostNormShape shape = {1, 1, positions, 1000, 1000};
     const ClippedGemmShape gemm = {1, 1, positions, 1000, 1000};
     const Array<float> a = Normals<float>(random_, positions * 1000);
-    Array<float> sum(1000 * 1000);
+    Array<float> sum(int64_t{1000} * 1000);
     float factor = 1, norm = 0, upper = 0;
     EXPECT_LT(AllocatedBy([&] {
                 GhostNorm(kernels(), serial_, shape, a.data(), a.data(), &norm,

@@ -63,7 +63,7 @@ TEST_P(WeightedSumTest, RandomWithinTheDerivedTolerance) {
 TEST_P(WeightedSumTest, FactorZeroIsNeverRead) {
   const WeightedSumShape shape = {3, 19};
   auto factor = Normals<float>(random_, 3);
-  auto x = Normals<float>(random_, 3 * 19);
+  auto x = Normals<float>(random_, int64_t{3} * 19);
   factor[0] = 0;
   const auto expected = Sum(kernels(), serial_, shape, factor, x);
   for (int64_t k = 0; k < 19; ++k) x[k] = k % 2 == 0 ? NAN : HUGE_VALF;
