@@ -7,6 +7,7 @@
 #include "custom_calls/cpu/dispatch.h"
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
+#include "xla_plugin/norm_checks.h"
 
 namespace bk {
 namespace {
@@ -84,15 +85,6 @@ std::vector<int64_t> KernelDims(const ConvShape& s, std::vector<int64_t> lead) {
   return lead;
 }
 
-absl::Status CheckNorms(const char* operation, const ConvShape& shape,
-                        ffi::DataType type, const ffi::AnyBuffer& sq_norm,
-                        const ffi::AnyBuffer& sq_norm_upper) {
-  BK_RETURN_IF_ERROR(
-      CheckShape({operation, "sq_norm"}, sq_norm, type, {shape.batch}));
-  return CheckShape({operation, "sq_norm_upper"}, sq_norm_upper, type,
-                    {shape.batch});
-}
-
 ffi::Error ConvNormImpl(ffi::ThreadPool pool, ffi::AnyBuffer x,
                         ffi::AnyBuffer g, ffi::Result<ffi::AnyBuffer> sq_norm,
                         ffi::Result<ffi::AnyBuffer> sq_norm_upper,
@@ -135,8 +127,9 @@ absl::Status RunConvNorm(Parallel& parallel, const ffi::Dictionary& attributes,
                          ffi::AnyBuffer sq_norm, ffi::AnyBuffer sq_norm_upper) {
   ConvShape shape;
   BK_RETURN_IF_ERROR(ReadShape(kNorm, x, g, attributes, &shape));
-  BK_RETURN_IF_ERROR(CheckNorms(kNorm, shape, AccumulatorType(x.element_type()),
-                                sq_norm, sq_norm_upper));
+  BK_RETURN_IF_ERROR(CheckNorms(kNorm, shape.batch,
+                                AccumulatorType(x.element_type()), sq_norm,
+                                sq_norm_upper));
   return DispatchFloat({kNorm, "x"}, x.element_type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
     using Acc = Accumulator<T>;
@@ -155,7 +148,8 @@ absl::Status RunConvGrad(Parallel& parallel, const ffi::Dictionary& attributes,
   const ffi::DataType result = AccumulatorType(x.element_type());
   BK_RETURN_IF_ERROR(CheckShape({kGrad, "grad"}, grad, result,
                                 KernelDims(shape, {shape.batch})));
-  BK_RETURN_IF_ERROR(CheckNorms(kGrad, shape, result, sq_norm, sq_norm_upper));
+  BK_RETURN_IF_ERROR(
+      CheckNorms(kGrad, shape.batch, result, sq_norm, sq_norm_upper));
   return DispatchFloat({kGrad, "x"}, x.element_type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
     using Acc = Accumulator<T>;

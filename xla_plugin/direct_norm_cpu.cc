@@ -3,6 +3,7 @@
 #include "custom_calls/cpu/dispatch.h"
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
+#include "xla_plugin/norm_checks.h"
 
 namespace bk {
 namespace {
@@ -25,19 +26,11 @@ ffi::Error DirectNormImpl(ffi::ThreadPool pool, ffi::AnyBuffer a,
 absl::Status RunDirectNorm(Parallel& parallel, ffi::AnyBuffer a,
                            ffi::AnyBuffer g, ffi::AnyBuffer sq_norm,
                            ffi::AnyBuffer sq_norm_upper) {
-  BK_RETURN_IF_ERROR(CheckRank({kName, "a"}, a, 4));
-  BK_RETURN_IF_ERROR(CheckRank({kName, "g"}, g, 4));
-  const auto dims = a.dimensions();
-  const GhostNormShape shape = {dims[0], dims[1], dims[2], dims[3],
-                                g.dimensions()[3]};
+  GhostNormShape shape;
+  BK_RETURN_IF_ERROR(CheckPair(kName, a, g, &shape));
   const ffi::DataType result = AccumulatorType(a.element_type());
   BK_RETURN_IF_ERROR(
-      CheckShape({kName, "g"}, g, a.element_type(),
-                 {shape.batch, shape.weights, shape.positions, shape.p}));
-  BK_RETURN_IF_ERROR(
-      CheckShape({kName, "sq_norm"}, sq_norm, result, {shape.batch}));
-  BK_RETURN_IF_ERROR(CheckShape({kName, "sq_norm_upper"}, sq_norm_upper, result,
-                                {shape.batch}));
+      CheckNorms(kName, shape.batch, result, sq_norm, sq_norm_upper));
   return DispatchFloat({kName, "a"}, a.element_type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
     DirectNorm(*ActiveKernels().kernels, parallel, shape, Data<const T>(a),

@@ -4,6 +4,7 @@
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
 #include "xla_plugin/lookup_checks.h"
+#include "xla_plugin/norm_checks.h"
 
 namespace bk {
 namespace {
@@ -32,9 +33,7 @@ absl::Status RunEmbeddingNorm(Parallel& parallel, ffi::AnyBuffer ids,
   const LookupShape shape = {dims[0], dims[1], dims[2], 0};
   const ffi::DataType result = AccumulatorType(g.element_type());
   BK_RETURN_IF_ERROR(
-      CheckShape({kName, "sq_norm"}, sq_norm, result, {shape.batch}));
-  BK_RETURN_IF_ERROR(CheckShape({kName, "sq_norm_upper"}, sq_norm_upper, result,
-                                {shape.batch}));
+      CheckNorms(kName, shape.batch, result, sq_norm, sq_norm_upper));
   return DispatchFloat({kName, "g"}, g.element_type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
     EmbeddingNorm(*ActiveKernels().kernels, parallel, shape,

@@ -4,12 +4,11 @@
 #include <vector>
 
 #include "custom_calls/cpu/float_environment.h"
+#include "custom_calls/cpu/tiling.h"
 #include "custom_calls/cpu/token_order.h"
 
 namespace bk {
 namespace {
-
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 // Keys of all tokens that are read, unsorted, in the first half of the result;
 // the second half is for sorting.

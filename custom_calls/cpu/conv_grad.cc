@@ -4,22 +4,16 @@
 #include <cmath>
 #include <vector>
 
-#include "custom_calls/cpu/certified.h"
 #include "custom_calls/cpu/float_environment.h"
+#include "custom_calls/cpu/norm_bound.h"
 #include "custom_calls/cpu/scratch.h"
+#include "custom_calls/cpu/tiling.h"
 
 namespace bk {
 namespace {
 
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 int64_t RoundUpTo(int64_t x, int64_t multiple) {
   return CeilDiv(x, multiple) * multiple;
-}
-
-// Parts of equal size, a multiple of `multiple`, none above `limit`.
-int64_t EvenPart(int64_t size, int64_t limit, int64_t multiple) {
-  const int64_t parts = std::max<int64_t>(CeilDiv(size, limit), 1);
-  return std::min(RoundUpTo(CeilDiv(size, parts), multiple), limit);
 }
 
 // Sizes of blocks; see conv_kernels.h for the limits.
@@ -42,6 +36,7 @@ int64_t BlockCount(const ConvShape& s, const BlockSizes& sizes) {
 // As large as the limits allow, because every block packs its operands again;
 // smaller, output channels first, where there would be too few.
 BlockSizes ChooseSizes(const ConvShape& s, int64_t lanes, int64_t wanted) {
+  static_assert(kConvColumns % 8 == 0);
   BlockSizes sizes = {KernelRows(s), 0, 0, 0};
   sizes.kernel_columns = std::min({s.kernel[2], kConvKernelColumns,
                                    1 + (kConvKernelSpan - 1) / s.dilation[2]});
@@ -112,8 +107,8 @@ double RelativeError(const ConvShape& s, const std::vector<ConvBlock>& blocks) {
   }
   const int64_t wide =
       s.images * s.out[0] * s.out[1] * s.out[2] + 16;  // blocks, generously
-  return 1.02 * (static_cast<double>(pixels + 2) * kRoundoff<Acc> +
-                 static_cast<double>(wide) * kDoubleRoundoff);
+  return 1.02 * (static_cast<double>(pixels + 2) * kUnitRoundoff<Acc> +
+                 static_cast<double>(wide) * kUnitRoundoff<double>);
 }
 
 // Runs all blocks of all examples; `grad` may be null.
@@ -158,8 +153,7 @@ void Norms(const CpuKernels& kernels, Parallel& parallel,
     }
     return;
   }
-  const int64_t lanes =
-      kernels.vector_bytes / static_cast<int64_t>(sizeof(Acc));
+  const int64_t lanes = LanesOf<Acc>(kernels);
   const std::vector<ConvBlock> blocks = ConvBlocks(shape, lanes, 1);
   const std::vector<ConvPartial> partials =
       RunBlocks(kernels, parallel, shape, blocks, x, g, grad);
@@ -251,8 +245,7 @@ void ConvSum(const CpuKernels& kernels, Parallel& parallel,
   }
   // Enough for four threads; more would pack the operands more often.
   constexpr int64_t kSumBlocks = 4;
-  const int64_t lanes =
-      kernels.vector_bytes / static_cast<int64_t>(sizeof(Acc));
+  const int64_t lanes = LanesOf<Acc>(kernels);
   const std::vector<ConvBlock> blocks = ConvBlocks(shape, lanes, kSumBlocks);
   const auto count = static_cast<int64_t>(blocks.size());
   const double flops =

@@ -5,15 +5,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "custom_calls/cpu/certified.h"
 #include "custom_calls/cpu/float_environment.h"
+#include "custom_calls/cpu/norm_bound.h"
 #include "custom_calls/cpu/scratch.h"
+#include "custom_calls/cpu/tiling.h"
 #include "custom_calls/cpu/token_order.h"
 
 namespace bk {
 namespace {
-
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 // What columns of one example add up to.
 struct Partial {
@@ -28,7 +27,8 @@ struct Partial {
 // do not lose anything by underflow. m 2^-53 < 1e-6: 2 % cover gamma and the
 // rounding of the squares.
 double SquaredError(int64_t m, double token_squares) {
-  const double gamma = static_cast<double>(m - 1) * kDoubleRoundoff * 1.02;
+  const double gamma =
+      static_cast<double>(m - 1) * kUnitRoundoff<double> * 1.02;
   return gamma * gamma * static_cast<double>(m) * token_squares;
 }
 

@@ -56,8 +56,7 @@ template <class T>
 double RelativeError(const CpuKernels& kernels, const GhostNormShape& shape) {
   using Acc = Accumulator<T>;
   const double u = kUnitRoundoff<Acc>;
-  const int64_t lanes =
-      kernels.vector_bytes / static_cast<int64_t>(sizeof(Acc));
+  const int64_t lanes = LanesOf<Acc>(kernels);
   const auto gram = static_cast<double>(GramRoundings(shape.d, lanes) +
                                         GramRoundings(shape.p, lanes) + 2);
   return 1.02 * (gram * u + OuterRoundings(shape) * kUnitRoundoff<double>);

@@ -1,4 +1,5 @@
-// Constants and the last step of the certified norms.
+// Constants of the certified norms, and their last step: from what a kernel
+// computed to the pair (estimate, upper bound) that it returns.
 #ifndef BK_JAX_CUSTOM_CALLS_CPU_NORM_BOUND_H_
 #define BK_JAX_CUSTOM_CALLS_CPU_NORM_BOUND_H_
 
@@ -22,15 +23,31 @@ int64_t LanesOf(const CpuKernels& kernels) {
   return kernels.vector_bytes / static_cast<int64_t>(sizeof(Acc));
 }
 
+// Levels of the tree that adds up `lanes` numbers.
+inline int64_t TreeDepth(int64_t lanes) {
+  int64_t depth = 0;
+  while ((int64_t{1} << depth) < lanes) ++depth;
+  return depth;
+}
+
 // The largest number of roundings in accumulator type between a product of two
 // elements and a sum of `width` products by lanes: one for the product (there
 // is no FMA in the baseline), one per vector of a lane's chain, one per level
 // of the tree over lanes. Chains end after kGramDepth products; what follows is
 // double.
 inline int64_t GramRoundings(int64_t width, int64_t lanes) {
-  int64_t tree = 0;
-  while ((int64_t{1} << tree) < lanes) ++tree;
-  return 1 + CeilDiv(std::min(width, kGramDepth), lanes) + tree;
+  return 1 + CeilDiv(std::min(width, kGramDepth), lanes) + TreeDepth(lanes);
+}
+
+// Whether one of the numbers is not finite; both results then say so.
+template <class Acc>
+bool StoreIfNotFinite(double x, double y, Acc* sq_norm, Acc* sq_norm_upper) {
+  if (std::isfinite(x) && std::isfinite(y)) return false;
+  const bool nan = std::isnan(x) || std::isnan(y);
+  *sq_norm = nan ? std::numeric_limits<Acc>::quiet_NaN()
+                 : std::numeric_limits<Acc>::infinity();
+  *sq_norm_upper = *sq_norm;
+  return true;
 }
 
 // Both results of one example: `estimate` may be negative, `upper` is a bound
@@ -38,18 +55,40 @@ inline int64_t GramRoundings(int64_t width, int64_t lanes) {
 template <class Acc>
 void FinishNorm(double estimate, double upper, bool zero, Acc* sq_norm,
                 Acc* sq_norm_upper) {
-  if (!std::isfinite(estimate) || !std::isfinite(upper)) {
-    const bool nan = std::isnan(estimate) || std::isnan(upper);
-    *sq_norm = nan ? std::numeric_limits<Acc>::quiet_NaN()
-                   : std::numeric_limits<Acc>::infinity();
-    *sq_norm_upper = *sq_norm;
-    return;
-  }
+  if (StoreIfNotFinite(estimate, upper, sq_norm, sq_norm_upper)) return;
   // Keeps the bound visible where denormals are flushed, and covers underflow
   // of the double arithmetic.
   const double floor = zero ? 0 : std::numeric_limits<Acc>::min();
   *sq_norm = static_cast<Acc>(std::max(estimate, 0.0));
   *sq_norm_upper = RoundUp<Acc>(upper + floor);
+}
+
+// A vector V was computed with an error of at most `error` in norm, and its
+// squares were added up in double with at most `roundings` roundings on the way
+// of any of them, roundings * 2^-53 < 1e-3.
+struct ComputedNorm {
+  double squares;
+  double error;
+  double roundings;
+  bool zero;  // the exact vector is zero
+};
+
+// |V|^2 <= squares (1 + k u)^2 for k >= roundings; four more cover the root,
+// the sum and the square below. The smallest normal number keeps the bound
+// visible where denormals are flushed and covers underflow of squares.
+template <class Acc>
+void StoreCertified(const ComputedNorm& norm, Acc* sq_norm,
+                    Acc* sq_norm_upper) {
+  if (StoreIfNotFinite(norm.squares, norm.error, sq_norm, sq_norm_upper)) {
+    return;
+  }
+  *sq_norm = static_cast<Acc>(norm.squares);
+  *sq_norm_upper = 0;
+  if (norm.zero) return;
+  const double slack = (norm.roundings + 4) * kUnitRoundoff<double>;
+  const double length = std::sqrt(norm.squares) * (1 + slack) + norm.error;
+  *sq_norm_upper = RoundUp<Acc>(length * length * (1 + slack) +
+                                std::numeric_limits<Acc>::min());
 }
 
 }  // namespace bk

@@ -5,13 +5,12 @@
 #include <limits>
 #include <vector>
 
-#include "custom_calls/cpu/certified.h"
 #include "custom_calls/cpu/float_environment.h"
+#include "custom_calls/cpu/norm_bound.h"
+#include "custom_calls/cpu/tiling.h"
 
 namespace bk {
 namespace {
-
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 // kappa * u such that |computed - exact| <= kappa u X for one example, where
 // X = sum_ts |left[t, id_s]| R_t G_s with R_t >= |right_t|, G_s >= |g_s|.
@@ -27,16 +26,14 @@ int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 template <class T>
 double RelativeError(const CpuKernels& kernels, const TiedCrossShape& shape) {
   using Acc = Accumulator<T>;
-  const int64_t lanes =
-      kernels.vector_bytes / static_cast<int64_t>(sizeof(Acc));
-  int64_t tree = 0;
-  while ((int64_t{1} << tree) < lanes) ++tree;
+  const int64_t lanes = LanesOf<Acc>(kernels);
   const int64_t chain = CeilDiv(std::min(shape.p, kCrossDepth), lanes);
   const int64_t wide = CeilDiv(shape.p, kCrossDepth) + 2 * kCrossTile +
                        CeilDiv(shape.tokens, kCrossTile) * kCrossTile +
                        CeilDiv(shape.positions, kCrossTile) + shape.p + 16;
-  return 1.02 * (static_cast<double>(2 + chain + tree) * kRoundoff<Acc> +
-                 static_cast<double>(wide) * kDoubleRoundoff);
+  return 1.02 * (static_cast<double>(2 + chain + TreeDepth(lanes)) *
+                     kUnitRoundoff<Acc> +
+                 static_cast<double>(wide) * kUnitRoundoff<double>);
 }
 
 template <class Acc>
@@ -53,7 +50,7 @@ void Store(const CrossPartial& sum, double relative_error, Acc* cross,
   // not underflow in double, terms of doubles may.
   const bool zero = sum.bound == 0 && sizeof(Acc) < sizeof(double);
   const double floor = zero ? 0 : std::numeric_limits<Acc>::min();
-  const double slack = 4 * kDoubleRoundoff * std::fabs(sum.inner);
+  const double slack = 4 * kUnitRoundoff<double> * std::fabs(sum.inner);
   *cross_upper = RoundUp<Acc>(sum.inner + (error + slack + floor));
 }
 

@@ -7,6 +7,7 @@
 
 #include "custom_calls/reference/ghost_norm.h"
 #include "gtest/gtest.h"
+#include "tests/custom_calls/norm_cases.h"
 #include "tests/custom_calls/test_data.h"
 #include "tests/custom_calls/tolerance.h"
 
@@ -24,10 +25,6 @@ struct Norms {
   Array<Accumulator<T>> sq_norm;
   Array<Accumulator<T>> upper;
 };
-
-int64_t Rows(const GhostNormShape& shape) {
-  return shape.batch * shape.weights * shape.positions;
-}
 
 // 0, 1, odd ones, and both sides of vector widths (4, 8, 16 lanes).
 const int64_t kWidths[] = {0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33};
@@ -107,26 +104,7 @@ TEST_P(GhostNormTest, RandomWithinTheDerivedTolerance) {
 }
 
 TEST_P(GhostNormTest, NonFiniteInputSpoilsItsOwnExampleOnly) {
-  const GhostNormShape shape = {3, 2, 50, 9, 5};
-  for (double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
-    ForEachElementType([&](auto element) {
-      using T = decltype(element);
-      Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);
-      Array<T> g = Integers<T>(random_, Rows(shape) * shape.p);
-      const Norms<T> clean(kernels(), serial_, shape, a, g);
-      // Example 1, weight 0; the gradient of that position is zero.
-      const int64_t row = shape.weights * shape.positions + 49;
-      a[row * shape.d + 3] = reference::FromDouble<T>(bad);
-      for (int64_t k = 0; k < shape.p; ++k) g[row * shape.p + k] = T{};
-      const Norms<T> norms(kernels(), serial_, shape, a, g);
-      EXPECT_FALSE(std::isfinite(norms.sq_norm[1]));
-      EXPECT_FALSE(std::isfinite(norms.upper[1]));
-      for (int i : {0, 2}) {
-        EXPECT_EQ(norms.sq_norm[i], clean.sq_norm[i]);
-        EXPECT_EQ(norms.upper[i], clean.upper[i]);
-      }
-    });
-  }
+  CheckThatNonFiniteSpoilsItsOwnExample<Norms>(kernels(), serial_, random_);
 }
 
 TEST_P(GhostNormTest, OverflowIsNotFinite) {

@@ -8,6 +8,7 @@
 
 #include "custom_calls/reference/per_sample_grad.h"
 #include "gtest/gtest.h"
+#include "tests/custom_calls/norm_cases.h"
 #include "tests/custom_calls/test_data.h"
 #include "tests/custom_calls/tolerance.h"
 
@@ -39,10 +40,6 @@ struct Gradients {
   int64_t entries;
   Array<Acc> grad, sq_norm, upper;
 };
-
-int64_t Rows(const GhostNormShape& shape) {
-  return shape.batch * shape.weights * shape.positions;
-}
 
 class PerSampleGradTest : public IsaTest {};
 BK_INSTANTIATE_FOR_EACH_ISA(PerSampleGradTest);
