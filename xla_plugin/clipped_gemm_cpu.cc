@@ -1,10 +1,13 @@
 // Handlers of bk_clipped_gemm and bk_clipped_gemm_add on the CPU.
+#include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "custom_calls/cpu/clipped_gemm.h"
 #include "custom_calls/cpu/dispatch.h"
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
+#include "xla_plugin/rows.h"
 
 namespace bk {
 namespace {
@@ -12,22 +15,25 @@ namespace {
 constexpr char kName[] = "bk_clipped_gemm";
 constexpr char kAddName[] = "bk_clipped_gemm_add";
 
+// One weight is a matrix, without the axis of weights.
+std::vector<int64_t> SumDimensions(const ClippedGemmShape& shape) {
+  if (shape.weights == 1) return {shape.m, shape.n};
+  return {shape.weights, shape.m, shape.n};
+}
+
 absl::Status Run(const char* name, Parallel& parallel, ffi::AnyBuffer lhs,
                  ffi::AnyBuffer factor, ffi::AnyBuffer rhs, ffi::AnyBuffer sum,
                  GemmOutput output) {
-  BK_RETURN_IF_ERROR(CheckRank({name, "lhs"}, lhs, 4));
-  BK_RETURN_IF_ERROR(CheckRank({name, "rhs"}, rhs, 4));
-  const auto dims = lhs.dimensions();
-  const ClippedGemmShape shape = {dims[0], dims[1], dims[2], dims[3],
-                                  rhs.dimensions()[3]};
+  Rows rows;
+  BK_RETURN_IF_ERROR(ReadRows({name, "lhs"}, lhs, LengthOf(factor), &rows));
+  ClippedGemmShape shape = {rows.batch, rows.weights, rows.positions,
+                            rows.width, 0};
+  BK_RETURN_IF_ERROR(ReadSameRows({name, "rhs"}, rhs, lhs, &shape.n));
   const ffi::DataType result = AccumulatorType(lhs.element_type());
   BK_RETURN_IF_ERROR(
       CheckShape({name, "factor"}, factor, result, {shape.batch}));
   BK_RETURN_IF_ERROR(
-      CheckShape({name, "rhs"}, rhs, lhs.element_type(),
-                 {shape.batch, shape.weights, shape.positions, shape.n}));
-  BK_RETURN_IF_ERROR(CheckShape({name, "sum"}, sum, result,
-                                {shape.weights, shape.m, shape.n}));
+      CheckShape({name, "sum"}, sum, result, SumDimensions(shape)));
   return DispatchFloat({name, "lhs"}, lhs.element_type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
     using Acc = Accumulator<T>;
@@ -90,19 +96,19 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
     BkClippedGemm, bk::ClippedGemmImpl,
     xla::ffi::Ffi::Bind()
         .Ctx<xla::ffi::ThreadPool>()
-        .Arg<xla::ffi::AnyBuffer>()  // lhs (B, N, T, m)
+        .Arg<xla::ffi::AnyBuffer>()  // lhs (B, N, T, m) or (B * T, m)
         .Arg<xla::ffi::AnyBuffer>()  // factor (B)
-        .Arg<xla::ffi::AnyBuffer>()  // rhs (B, N, T, n)
-        .Ret<xla::ffi::AnyBuffer>()  // sum (N, m, n)
+        .Arg<xla::ffi::AnyBuffer>()  // rhs, like lhs
+        .Ret<xla::ffi::AnyBuffer>()  // sum (N, m, n), or (m, n)
         .Attrs());
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     BkClippedGemmAdd, bk::ClippedGemmAddImpl,
     xla::ffi::Ffi::Bind()
         .Ctx<xla::ffi::ThreadPool>()
-        .Arg<xla::ffi::AnyBuffer>()  // lhs (B, N, T, m)
+        .Arg<xla::ffi::AnyBuffer>()  // lhs (B, N, T, m) or (B * T, m)
         .Arg<xla::ffi::AnyBuffer>()  // factor (B)
-        .Arg<xla::ffi::AnyBuffer>()  // rhs (B, N, T, n)
-        .Arg<xla::ffi::AnyBuffer>()  // initial (N, m, n)
-        .Ret<xla::ffi::AnyBuffer>()  // sum (N, m, n)
+        .Arg<xla::ffi::AnyBuffer>()  // rhs, like lhs
+        .Arg<xla::ffi::AnyBuffer>()  // initial, like sum
+        .Ret<xla::ffi::AnyBuffer>()  // sum (N, m, n), or (m, n)
         .Attrs());

@@ -14,6 +14,8 @@
 
 namespace bk {
 
+// Operands [B, N, T, k] may be [B * T, k] when there is one weight (rows.h).
+
 // a [B, N, T, d], g [B, N, T, p] -> sq_norm [B], sq_norm_upper [B]
 absl::Status RunGhostNorm(Parallel& parallel, xla::ffi::AnyBuffer a,
                           xla::ffi::AnyBuffer g, xla::ffi::AnyBuffer sq_norm,
@@ -39,12 +41,13 @@ absl::Status RunClipFactor(std::string_view clipping,
                            xla::ffi::AnyBuffer factor,
                            xla::ffi::AnyBuffer norm);
 
-// lhs [B, N, T, m], factor [B], rhs [B, N, T, n] -> sum [N, m, n]
+// lhs [B, N, T, m], factor [B], rhs [B, N, T, n] -> sum [N, m, n], or
+// [m, n] when there is one weight
 absl::Status RunClippedGemm(Parallel& parallel, xla::ffi::AnyBuffer lhs,
                             xla::ffi::AnyBuffer factor, xla::ffi::AnyBuffer rhs,
                             xla::ffi::AnyBuffer sum);
 
-// The same added to initial [N, m, n], whose buffer `sum` should be.
+// The same added to initial, whose buffer `sum` should be.
 absl::Status RunClippedGemmAdd(Parallel& parallel, xla::ffi::AnyBuffer lhs,
                                xla::ffi::AnyBuffer factor,
                                xla::ffi::AnyBuffer rhs,
@@ -80,7 +83,7 @@ absl::Status RunClippedScatter(Parallel& parallel, xla::ffi::AnyBuffer ids,
                                xla::ffi::AnyBuffer initial,
                                xla::ffi::AnyBuffer sum);
 
-// left [B, T, rows], right [B, T, p], ids [B, S], g [B, S, p]
+// left [B * T, rows], right [B * T, p], ids [B, S], g [B, S, p]
 //   -> cross [B], cross_upper [B]
 absl::Status RunTiedCross(Parallel& parallel, xla::ffi::AnyBuffer left,
                           xla::ffi::AnyBuffer right, xla::ffi::AnyBuffer ids,

@@ -1,17 +1,17 @@
 #include "xla_plugin/norm_checks.h"
 
 #include "xla_plugin/ffi_helpers.h"
+#include "xla_plugin/rows.h"
 
 namespace bk {
 
 absl::Status CheckPair(const char* operation, const ffi::AnyBuffer& a,
-                       const ffi::AnyBuffer& g, GhostNormShape* shape) {
-  BK_RETURN_IF_ERROR(CheckRank({operation, "a"}, a, 4));
-  BK_RETURN_IF_ERROR(CheckRank({operation, "g"}, g, 4));
-  const auto dims = a.dimensions();
-  *shape = {dims[0], dims[1], dims[2], dims[3], g.dimensions()[3]};
-  return CheckShape({operation, "g"}, g, a.element_type(),
-                    {dims[0], dims[1], dims[2], shape->p});
+                       const ffi::AnyBuffer& g, const ffi::AnyBuffer& sq_norm,
+                       GhostNormShape* shape) {
+  Rows rows;
+  BK_RETURN_IF_ERROR(ReadRows({operation, "a"}, a, LengthOf(sq_norm), &rows));
+  *shape = {rows.batch, rows.weights, rows.positions, rows.width, 0};
+  return ReadSameRows({operation, "g"}, g, a, &shape->p);
 }
 
 absl::Status CheckNorms(const char* operation, int64_t batch,

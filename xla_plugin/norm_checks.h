@@ -10,9 +10,13 @@
 
 namespace bk {
 
-// a [B, N, T, d] and g [B, N, T, p] of one type; fills in the shape.
+// a [B, N, T, d] and g [B, N, T, p] of one type, or [B * T, d] and [B * T, p]
+// when there is one weight (B is then the length of sq_norm); fills in the
+// shape.
 absl::Status CheckPair(const char* operation, const xla::ffi::AnyBuffer& a,
-                       const xla::ffi::AnyBuffer& g, GhostNormShape* shape);
+                       const xla::ffi::AnyBuffer& g,
+                       const xla::ffi::AnyBuffer& sq_norm,
+                       GhostNormShape* shape);
 
 // sq_norm and sq_norm_upper [batch], of type `type`.
 absl::Status CheckNorms(const char* operation, int64_t batch,

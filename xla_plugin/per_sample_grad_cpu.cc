@@ -29,7 +29,7 @@ absl::Status RunPerSampleGrad(Parallel& parallel, ffi::AnyBuffer a,
                               ffi::AnyBuffer sq_norm,
                               ffi::AnyBuffer sq_norm_upper) {
   GhostNormShape shape;
-  BK_RETURN_IF_ERROR(CheckPair(kName, a, g, &shape));
+  BK_RETURN_IF_ERROR(CheckPair(kName, a, g, sq_norm, &shape));
   const ffi::DataType result = AccumulatorType(a.element_type());
   BK_RETURN_IF_ERROR(
       CheckShape({kName, "grad"}, grad, result,
@@ -52,8 +52,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
     BkPerSampleGrad, bk::PerSampleGradImpl,
     xla::ffi::Ffi::Bind()
         .Ctx<xla::ffi::ThreadPool>()
-        .Arg<xla::ffi::AnyBuffer>()  // a (B, N, T, d)
-        .Arg<xla::ffi::AnyBuffer>()  // g (B, N, T, p)
+        .Arg<xla::ffi::AnyBuffer>()  // a (B, N, T, d) or (B * T, d)
+        .Arg<xla::ffi::AnyBuffer>()  // g, like a
         .Ret<xla::ffi::AnyBuffer>()  // grad (B, N, d, p)
         .Ret<xla::ffi::AnyBuffer>()  // sq_norm (B)
         .Ret<xla::ffi::AnyBuffer>()  // sq_norm_upper (B)

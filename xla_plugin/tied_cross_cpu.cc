@@ -4,6 +4,7 @@
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
 #include "xla_plugin/lookup_checks.h"
+#include "xla_plugin/rows.h"
 
 namespace bk {
 namespace {
@@ -29,16 +30,19 @@ absl::Status RunTiedCross(Parallel& parallel, ffi::AnyBuffer left,
                           ffi::AnyBuffer g, ffi::AnyBuffer cross,
                           ffi::AnyBuffer cross_upper) {
   BK_RETURN_IF_ERROR(CheckLookup(kName, ids, g));
-  BK_RETURN_IF_ERROR(CheckRank({kName, "left"}, left, 3));
+  BK_RETURN_IF_ERROR(CheckRank({kName, "left"}, left, 2));
   const auto dims = g.dimensions();
-  const TiedCrossShape shape = {dims[0], left.dimensions()[1],
-                                left.dimensions()[2], dims[1], dims[2]};
+  Rows rows;
+  BK_RETURN_IF_ERROR(ReadRows({kName, "left"}, left, dims[0], &rows));
+  const TiedCrossShape shape = {dims[0], rows.positions, rows.width, dims[1],
+                                dims[2]};
   const ffi::DataType type = g.element_type();
   const ffi::DataType result = AccumulatorType(type);
-  BK_RETURN_IF_ERROR(CheckShape({kName, "left"}, left, type,
-                                {shape.batch, shape.positions, shape.rows}));
-  BK_RETURN_IF_ERROR(CheckShape({kName, "right"}, right, type,
-                                {shape.batch, shape.positions, shape.p}));
+  const int64_t tokens = left.dimensions()[0];
+  BK_RETURN_IF_ERROR(
+      CheckShape({kName, "left"}, left, type, {tokens, shape.rows}));
+  BK_RETURN_IF_ERROR(
+      CheckShape({kName, "right"}, right, type, {tokens, shape.p}));
   BK_RETURN_IF_ERROR(
       CheckShape({kName, "cross"}, cross, result, {shape.batch}));
   BK_RETURN_IF_ERROR(
@@ -58,8 +62,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
     BkTiedCross, bk::TiedCrossImpl,
     xla::ffi::Ffi::Bind()
         .Ctx<xla::ffi::ThreadPool>()
-        .Arg<xla::ffi::AnyBuffer>()  // left (B, T, rows)
-        .Arg<xla::ffi::AnyBuffer>()  // right (B, T, p)
+        .Arg<xla::ffi::AnyBuffer>()  // left (B * T, rows)
+        .Arg<xla::ffi::AnyBuffer>()  // right (B * T, p)
         .Arg<xla::ffi::AnyBuffer>()  // ids (B, S)
         .Arg<xla::ffi::AnyBuffer>()  // g (B, S, p)
         .Ret<xla::ffi::AnyBuffer>()  // cross (B)

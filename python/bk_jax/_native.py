@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -100,15 +101,19 @@ def call(
     results: Sequence[jax.ShapeDtypeStruct],
     *operands: jax.Array,
     aliases: Mapping[int, int] | None = None,
+    matrices: Sequence[int] = (),
     **attributes: Any,
 ) -> tuple[jax.Array, ...]:
     """Runs a custom call where it is registered and its pure-JAX twin everywhere else.
 
     The choice is made when XLA lowers the program for a platform, so one traced program serves all.
     `aliases` names operands whose buffer a result takes over; XLA copies one that is still needed.
+    `matrices` names operands that the custom call takes with all axes but the last merged, which is
+    the shape in which XLA's own dots read them: in another shape XLA may compute them once more.
     """
     shared = tuple((aliases or {}).items())
-    branches = _branches(target, twin, tuple(results), shared, tuple(attributes.items()))
+    form = _Form(target, tuple(results), shared, tuple(matrices), tuple(attributes.items()))
+    branches = _branches(twin, form)
     if not available(target):
         return branches["default"](*operands)
     return jax.lax.platform_dependent(*operands, **branches)
@@ -119,23 +124,37 @@ def _attribute(value: Any) -> Any:
     return np.asarray(value, np.int64) if isinstance(value, tuple) else value
 
 
+class _Form(NamedTuple):
+    """All of a custom call but its operands."""
+
+    target: str
+    results: tuple[jax.ShapeDtypeStruct, ...]
+    aliases: tuple[tuple[int, int], ...]
+    matrices: tuple[int, ...]
+    attributes: tuple[tuple[str, Any], ...]
+
+
 @functools.cache
 def _branches(
-    target: str,
-    twin: Callable[..., Any],
-    results: tuple[jax.ShapeDtypeStruct, ...],
-    aliases: tuple[tuple[int, int], ...],
-    attributes: tuple[tuple[str, Any], ...],
+    twin: Callable[..., Any], form: _Form
 ) -> dict[str, Callable[..., tuple[jax.Array, ...]]]:
     """What runs on which platform; the same objects for the same call, so that JAX traces them once."""
 
     def native(*operands: jax.Array) -> tuple[jax.Array, ...]:
         run = jax.ffi.ffi_call(
-            target, list(results), vmap_method="sequential", input_output_aliases=dict(aliases)
+            form.target,
+            list(form.results),
+            vmap_method="sequential",
+            input_output_aliases=dict(form.aliases),
         )
-        return tuple(run(*operands, **{name: _attribute(value) for name, value in attributes}))
+        given = [_matrix(x) if i in form.matrices else x for i, x in enumerate(operands)]
+        return tuple(run(*given, **{name: _attribute(value) for name, value in form.attributes}))
 
     def portable(*operands: jax.Array) -> tuple[jax.Array, ...]:
-        return tuple(twin(*operands, **dict(attributes)))
+        return tuple(twin(*operands, **dict(form.attributes)))
 
     return {"cpu": native, "default": portable}
+
+
+def _matrix(x: jax.Array) -> jax.Array:
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -42,7 +42,7 @@ TEST(GhostNormHandlerTest, NamesOperationOperandExpectedAndGot) {
   const ffi::DataType f32 = ffi::F32;
   EXPECT_EQ(GhostNormError({f32, {2, 3, 4}}, {f32, {2, 1, 3, 5}}, {f32, {2}},
                            {f32, {2}}),
-            "bk_ghost_norm: a: expected rank 4, got f32[2,3,4]");
+            "bk_ghost_norm: a: expected rank 2 or 4, got f32[2,3,4]");
   EXPECT_EQ(
       GhostNormError({f32, {2, 1, 3, 4}}, {f32, {5}}, {f32, {2}}, {f32, {2}}),
       "bk_ghost_norm: g: expected rank 4, got f32[5]");
@@ -108,13 +108,16 @@ TEST(ClippedGemmHandlerTest, ComputesForEveryType) {
   for (ffi::DataType type : {ffi::F32, ffi::BF16, ffi::F16, ffi::F64}) {
     const ffi::DataType result = AccumulatorType(type);
     EXPECT_EQ(ClippedGemmError({type, {2, 1, 3, 4}}, {result, {2}},
-                               {type, {2, 1, 3, 5}}, {result, {1, 4, 5}}),
+                               {type, {2, 1, 3, 5}}, {result, {4, 5}}),
+              "");
+    EXPECT_EQ(ClippedGemmError({type, {2, 2, 3, 4}}, {result, {2}},
+                               {type, {2, 2, 3, 5}}, {result, {2, 4, 5}}),
               "");
   }
   TestBuffer lhs(ffi::F32, {1, 1, 1, 1});
   TestBuffer factor(ffi::F32, {1});
   TestBuffer rhs(ffi::F32, {1, 1, 1, 1});
-  TestBuffer sum(ffi::F32, {1, 1, 1});
+  TestBuffer sum(ffi::F32, {1, 1});
   *lhs.data<float>() = 2;
   *factor.data<float>() = 5;
   *rhs.data<float>() = 3;
@@ -125,25 +128,46 @@ TEST(ClippedGemmHandlerTest, ComputesForEveryType) {
 TEST(ClippedGemmHandlerTest, NamesOperationOperandExpectedAndGot) {
   const ffi::DataType f32 = ffi::F32;
   EXPECT_EQ(ClippedGemmError({f32, {}}, {f32, {2}}, {f32, {2, 1, 3, 5}},
-                             {f32, {1, 4, 5}}),
-            "bk_clipped_gemm: lhs: expected rank 4, got f32[]");
+                             {f32, {4, 5}}),
+            "bk_clipped_gemm: lhs: expected rank 2 or 4, got f32[]");
   EXPECT_EQ(ClippedGemmError({f32, {2, 1, 3, 4}}, {f32, {7}},
-                             {f32, {2, 1, 3, 5}}, {f32, {1, 4, 5}}),
+                             {f32, {2, 1, 3, 5}}, {f32, {4, 5}}),
             "bk_clipped_gemm: factor: expected f32[2], got f32[7]");
   EXPECT_EQ(ClippedGemmError({f32, {2, 1, 3, 4}}, {f32, {2}},
-                             {f32, {2, 9, 3, 5}}, {f32, {1, 4, 5}}),
+                             {f32, {2, 9, 3, 5}}, {f32, {4, 5}}),
             "bk_clipped_gemm: rhs: expected f32[2,1,3,5], got f32[2,9,3,5]");
   EXPECT_EQ(ClippedGemmError({f32, {2, 1, 3, 4}}, {f32, {2}},
-                             {f32, {2, 1, 3, 5}}, {f32, {1, 5, 4}}),
-            "bk_clipped_gemm: sum: expected f32[1,4,5], got f32[1,5,4]");
+                             {f32, {2, 1, 3, 5}}, {f32, {5, 4}}),
+            "bk_clipped_gemm: sum: expected f32[4,5], got f32[5,4]");
+}
+
+TEST(RowsTest, OneWeightMayComeAsAMatrix) {
+  const ffi::DataType f32 = ffi::F32;
+  EXPECT_EQ(
+      GhostNormError({f32, {6, 4}}, {f32, {6, 5}}, {f32, {2}}, {f32, {2}}), "");
+  EXPECT_EQ(
+      GhostNormError({f32, {0, 4}}, {f32, {0, 5}}, {f32, {0}}, {f32, {0}}), "");
+  EXPECT_EQ(
+      ClippedGemmError({f32, {6, 4}}, {f32, {2}}, {f32, {6, 5}}, {f32, {4, 5}}),
+      "");
+  EXPECT_EQ(
+      GhostNormError({f32, {7, 4}}, {f32, {7, 5}}, {f32, {2}}, {f32, {2}}),
+      "bk_ghost_norm: a: expected the same rows for 2 examples, got "
+      "f32[7,4]");
+  EXPECT_EQ(
+      GhostNormError({f32, {6, 4}}, {f32, {4, 5}}, {f32, {2}}, {f32, {2}}),
+      "bk_ghost_norm: g: expected f32[6,5], got f32[4,5]");
+  EXPECT_EQ(GhostNormError({f32, {6, 4}}, {f32, {2, 1, 3, 5}}, {f32, {2}},
+                           {f32, {2}}),
+            "bk_ghost_norm: g: expected rank 2, got f32[2,1,3,5]");
 }
 
 TEST(ClippedGemmHandlerTest, AddsToACopyUnlessTheBufferIsShared) {
   SerialParallel serial;
   TestBuffer lhs(ffi::F32, {1, 1, 1, 1});
   TestBuffer factor(ffi::F32, {1});
-  TestBuffer initial(ffi::F32, {1, 1, 1});
-  TestBuffer sum(ffi::F32, {1, 1, 1});
+  TestBuffer initial(ffi::F32, {1, 1});
+  TestBuffer sum(ffi::F32, {1, 1});
   *lhs.data<float>() = 2;
   *factor.data<float>() = 5;
   *initial.data<float>() = 7;
@@ -156,8 +180,8 @@ TEST(ClippedGemmHandlerTest, AddsToACopyUnlessTheBufferIsShared) {
   EXPECT_EQ(*initial.data<float>(), 7);
   EXPECT_EQ(add(initial, initial), "");
   EXPECT_EQ(*initial.data<float>(), 27);
-  EXPECT_EQ(add({ffi::F32, {1, 1}}, sum),
-            "bk_clipped_gemm_add: initial: expected f32[1,1,1], got f32[1,1]");
+  EXPECT_EQ(add({ffi::F32, {1, 1, 1}}, sum),
+            "bk_clipped_gemm_add: initial: expected f32[1,1], got f32[1,1,1]");
 }
 
 TEST(PerSampleHandlersTest, ComputeForEveryType) {
@@ -203,7 +227,7 @@ TEST(PerSampleHandlersTest, NameOperationOperandExpectedAndGot) {
           .message(),
       "bk_per_sample_grad: grad: expected f32[2,1,4,5], got f32[2,1,5,4]");
   EXPECT_EQ(RunPerSampleGrad(serial, b, g, a, b, b).message(),
-            "bk_per_sample_grad: a: expected rank 4, got f32[2]");
+            "bk_per_sample_grad: a: expected rank 2 or 4, got f32[2]");
   EXPECT_EQ(RunWeightedSum(serial, b, a, b).message(),
             "bk_weighted_sum: x: expected rank 2, got f32[2,1,3,4]");
   EXPECT_EQ(RunWeightedSum(serial, b, TestBuffer(f32, {2, 5}), b).message(),

@@ -37,27 +37,39 @@ def clipped_gemm(
         raise ValueError(f"clipped_gemm expects factor [{lhs.shape[0]}], got {factor.shape}.")
     dtype = common_dtype(lhs.dtype, rhs.dtype)
     out_dtype = accumulation_dtype(dtype)
-    out = jax.ShapeDtypeStruct((lhs.shape[1], lhs.shape[3], rhs.shape[3]), out_dtype)
+    shape = (lhs.shape[1], lhs.shape[3], rhs.shape[3])
+    # One weight is a matrix for XLA: where a later call takes the result over in place (noise, a
+    # scatter), a reshape of it would be a copy.
+    one = shape[0] == 1
+    out = jax.ShapeDtypeStruct(shape[1:] if one else shape, out_dtype)
+    merged = (0, 2) if one else ()
     operands = (lhs.astype(dtype), factor.astype(out_dtype), rhs.astype(dtype))
     if initial is None:
-        (result,) = _native.call("bk_clipped_gemm", clipped_gemm_twin, [out], *operands)
-        return result
-    if initial.shape != out.shape:
-        raise ValueError(f"clipped_gemm expects initial {out.shape}, got {initial.shape}.")
+        (result,) = _native.call(
+            "bk_clipped_gemm", clipped_gemm_twin, [out], *operands, matrices=merged
+        )
+        return result.reshape(shape)
+    if initial.shape != shape:
+        raise ValueError(f"clipped_gemm expects initial {shape}, got {initial.shape}.")
+    start = initial.astype(out_dtype).reshape(out.shape)
     (result,) = _native.call(
-        "bk_clipped_gemm_add", clipped_gemm_add_twin, [out], *operands, initial.astype(out_dtype),
-        aliases={3: 0},
+        "bk_clipped_gemm_add", clipped_gemm_add_twin, [out], *operands, start,
+        aliases={3: 0}, matrices=merged,
     )  # fmt: skip
-    return result
+    return result.reshape(shape)
 
 
 def clipped_gemm_twin(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> tuple[jax.Array]:
-    """The same in plain JAX: examples with the factor 0 are replaced by zeros first."""
+    """The same in plain JAX: examples with the factor 0 are replaced by zeros first.
+
+    As of the custom call, the result is `[M, K]` when there is one weight.
+    """
     dtype = accumulation_dtype(lhs.dtype, rhs.dtype)
     scale = factor.reshape(-1, 1, 1, 1)
     lhs = jnp.where(scale != 0, lhs, 0).astype(dtype)
     rhs = jnp.where(scale != 0, rhs.astype(dtype) * scale, 0)
-    return (jnp.einsum("bntm,bntk->nmk", lhs, rhs, preferred_element_type=dtype),)
+    total = jnp.einsum("bntm,bntk->nmk", lhs, rhs, preferred_element_type=dtype)
+    return (total[0] if len(total) == 1 else total,)
 
 
 def clipped_gemm_add_twin(

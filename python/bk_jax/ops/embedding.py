@@ -143,7 +143,8 @@ def tied_cross(left: jax.Array, right: jax.Array, ids: jax.Array, g: jax.Array) 
     dtype = common_dtype(left.dtype, right.dtype, g.dtype)
     out = jax.ShapeDtypeStruct((batch,), accumulation_dtype(dtype))
     operands = (left.astype(dtype), right.astype(dtype), ids, g.astype(dtype))
-    return SquaredNorms(*_native.call("bk_tied_cross", tied_cross_twin, [out, out], *operands))
+    norms = _native.call("bk_tied_cross", tied_cross_twin, [out, out], *operands, matrices=(0, 1))
+    return SquaredNorms(*norms)
 
 
 def tied_cross_twin(

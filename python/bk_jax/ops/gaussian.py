@@ -58,11 +58,11 @@ def gaussian(
         wide = gaussian(x.astype(jnp.float32), key, stddev, stream=stream, start=start, whole=whole)
         return wide.astype(x.dtype)
     operands = (x, key, jnp.asarray(stddev, accumulation_dtype(x.dtype)), start)
-    attributes = {"stream": stream, "whole": tuple(whole)}
     out = jax.ShapeDtypeStruct(x.shape, x.dtype)
     (result,) = _native.call(
-        "bk_gaussian", gaussian_twin, [out], *operands, aliases={0: 0}, **attributes
-    )
+        "bk_gaussian", gaussian_twin, [out], *operands,
+        aliases={0: 0}, stream=stream, whole=tuple(whole),
+    )  # fmt: skip
     return result
 
 

@@ -41,7 +41,9 @@ def ghost_norm(a: jax.Array, g: jax.Array) -> SquaredNorms:
     dtype = common_dtype(a.dtype, g.dtype)
     a, g = a.astype(dtype), g.astype(dtype)
     out = jax.ShapeDtypeStruct((a.shape[0],), accumulation_dtype(dtype))
-    return SquaredNorms(*_native.call("bk_ghost_norm", ghost_norm_twin, [out, out], a, g))
+    merged = (0, 1) if a.shape[1] == 1 else ()
+    norms = _native.call("bk_ghost_norm", ghost_norm_twin, [out, out], a, g, matrices=merged)
+    return SquaredNorms(*norms)
 
 
 def ghost_norm_twin(a: jax.Array, g: jax.Array) -> SquaredNorms:

@@ -39,8 +39,9 @@ def per_sample_grad(lhs: jax.Array, rhs: jax.Array) -> PerSampleGrads:
     grad = jax.ShapeDtypeStruct((*lhs.shape[:2], lhs.shape[3], rhs.shape[3]), dtype)
     norm = jax.ShapeDtypeStruct(lhs.shape[:1], dtype)
     gradients, *norms = _native.call(
-        "bk_per_sample_grad", per_sample_grad_twin, [grad, norm, norm], lhs, rhs
-    )
+        "bk_per_sample_grad", per_sample_grad_twin, [grad, norm, norm], lhs, rhs,
+        matrices=(0, 1) if lhs.shape[1] == 1 else (),
+    )  # fmt: skip
     return PerSampleGrads(gradients, SquaredNorms(*norms))
 
 
@@ -62,7 +63,11 @@ def direct_norm(lhs: jax.Array, rhs: jax.Array) -> SquaredNorms:
     if lhs.shape[2] == 1:  # the norm of one outer product is a product of norms
         return ghost_norm(lhs, rhs)
     norm = jax.ShapeDtypeStruct(lhs.shape[:1], accumulation_dtype(lhs.dtype))
-    return SquaredNorms(*_native.call("bk_direct_norm", direct_norm_twin, [norm, norm], lhs, rhs))
+    merged = (0, 1) if lhs.shape[1] == 1 else ()
+    norms = _native.call(
+        "bk_direct_norm", direct_norm_twin, [norm, norm], lhs, rhs, matrices=merged
+    )
+    return SquaredNorms(*norms)
 
 
 def direct_norm_twin(lhs: jax.Array, rhs: jax.Array) -> SquaredNorms:
