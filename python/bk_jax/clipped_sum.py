@@ -115,17 +115,18 @@ def _keep(plan: Plan, book: Book, taps: Any) -> list[Kept]:
 def _clip(task: Task, first: _Pass, is_padding: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Factors and norm estimates, both `[B, groups]`."""
     parts: list[list[SquaredNorms]] = [[] for _ in task.clipping.norms]
-    for block, kept in zip(task.plan.blocks, first.kept, strict=True):
-        parts[block.group].append(kept.norms())
+    for numbers in task.plan.norm_calls:
+        norms = blocks.norms([first.kept[number] for number in numbers])
+        parts[task.plan.blocks[numbers[0]].group].append(norms)
     for leaf, gradients in first.leaf_gradients.items():
         parts[task.plan.groups[leaf]].append(ops.sum_of_squares(gradients))
     dtype = accumulation_dtype(*(n.upper.dtype for norms in parts for n in norms))
     zero = jnp.zeros(is_padding.shape, dtype)
     factors, estimates = [], []
-    for group, norms in enumerate(parts):
-        uppers = [n.upper.astype(dtype) for n in norms] or [zero]
+    for group, terms in enumerate(parts):
+        uppers = [n.upper.astype(dtype) for n in terms] or [zero]
         factors.append(task.clipping.factors(uppers, group, is_padding))
-        estimates.append(jnp.sqrt(sum((n.estimate.astype(dtype) for n in norms), zero)))
+        estimates.append(jnp.sqrt(sum((n.estimate.astype(dtype) for n in terms), zero)))
     norms_of_all = jnp.stack(estimates, axis=1)
     usable = jnp.all(jnp.isfinite(norms_of_all), axis=1, keepdims=True)
     return jnp.where(usable, jnp.stack(factors, axis=1), 0), norms_of_all

@@ -51,6 +51,7 @@ class Method:
     second_backward: bool = False
     tap_everything: bool = False
     loop: bool = False
+    share_activations: bool = False  # one ghost norm for layers that read the same array
 
 
 def _always(route: str) -> Chooser:
@@ -94,7 +95,7 @@ def choose_auto(cost: LayerCost) -> Choice:
 METHODS = {
     method.name: method
     for method in (
-        Method("auto", choose_auto),
+        Method("auto", choose_auto, share_activations=True),
         Method("bk", _always("ghost")),
         Method("bk_mix_ghost_clip", _paper_rule("fused")),
         Method("bk_mix_opt", _paper_rule("store")),

@@ -14,6 +14,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from bk_jax.sites import Path, Site, Sites
 from bk_jax.trace import Leaf
 from bk_jax.views import View, elements_read
 
+# Copying the gradients next to each other takes longer than a Gram matrix of fewer positions.
+SHARED_POSITIONS = 128
 # Larger leaves are not compared element by element: their views are taken to overlap.
 COUNTABLE_ELEMENTS = 1 << 28
 
@@ -54,6 +57,7 @@ class Plan:
     tapped: Mapping[int, str]
     unused: tuple[int, ...]
     groups: tuple[int, ...]  # clip group of each leaf
+    norm_calls: tuple[tuple[int, ...], ...]  # numbers of blocks whose norms are taken together
 
     def sites(self) -> dict[Path, Site]:
         """All sites that are tapped, by path."""
@@ -79,7 +83,8 @@ def make_plan(
     candidates = _without(candidates, tapped)
     blocks = tuple(_make_block(sites, groups, method, forced) for sites in candidates)
     unused = tuple(i for i in range(len(leaves)) if i not in used)
-    plan = Plan(blocks, dict(sorted(tapped.items())), unused, tuple(groups))
+    calls = _norm_calls(blocks, method.share_activations)
+    plan = Plan(blocks, dict(sorted(tapped.items())), unused, tuple(groups), calls)
     _check_complete(plan, leaves)
     forced.check(plan.tapped)
     return plan
@@ -185,6 +190,24 @@ def _make_block(
     if asked:
         choice = Choice(asked, "asked for")
     return Block(tuple(sites), groups[leaves[0]], kind, choice.route, choice.why, cost)
+
+
+def _norm_calls(blocks: Sequence[Block], share: bool) -> tuple[tuple[int, ...], ...]:
+    """Every block once: those that may share a Gram matrix of activations together."""
+    calls: dict[Any, list[int]] = {}
+    for number, block in enumerate(blocks):
+        key = _gram_key(block) if share else None
+        calls.setdefault(number if key is None else key, []).append(number)
+    return tuple(map(tuple, calls.values()))
+
+
+def _gram_key(block: Block) -> tuple[Any, ...] | None:
+    """Equal for blocks whose ghost norms start from the same Gram matrix (query, key and value)."""
+    site, *others = block.sites
+    if others or block.kind != "dense" or block.route != "ghost" or block.cost.t < SHARED_POSITIONS:
+        return None
+    use = site.use
+    return (block.group, site.reads, site.axes, use.activation_order, use.sizes[:3], use.dtype)
 
 
 def _cost(sites: Sequence[Site]) -> LayerCost:

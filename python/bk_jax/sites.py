@@ -26,6 +26,7 @@ from bk_jax.rules import USE_RULES
 from bk_jax.views import Unstack, View
 
 Path = tuple[int, ...]
+Origins = tuple[tuple[Path, Any], ...]  # variables, each by its scope
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Site:
     views: tuple[View, ...]
     use: Any  # one of the uses of `bk_jax.rules`, by its `kind`
     axes: tuple[ScanAxis, ...]
+    reads: Origins  # where the other operands come from: equal for sites that read the same arrays
     primitive: str
     source: str
     scope: str
@@ -101,6 +103,7 @@ class _Walk:
         self.sites: list[Site] = []
         self.opaque: dict[int, list[Opaque]] = {}
         self.enclosing = ""  # source line of the innermost call that has one
+        self.origins: dict[tuple[Path, Any], tuple[Path, Any]] = {}  # of inputs of calls
 
     def jaxpr(
         self, jaxpr: Any, inputs: Sequence[_Tracked | None], live: Sequence[bool], path: Path
@@ -128,7 +131,7 @@ class _Walk:
         moved = _move(eqn, operands)
         if moved is not None:
             return moved
-        site = _match(eqn, operands, path, self.source(eqn))
+        site = _match(eqn, operands, path, self.source(eqn), self.reads(eqn, operands, path))
         if site is not None:
             self.sites.append(site)
             return nothing
@@ -140,6 +143,16 @@ class _Walk:
         outs = enter(self, eqn, operands, live, path)
         self.enclosing = outside
         return outs
+
+    def origin(self, scope: Path, var: Any) -> tuple[Path, Any]:
+        """The variable of the outermost scope that holds the same array; a literal is its own."""
+        place = (scope, id(var) if _compat.is_literal(var) else var)
+        return self.origins.get(place, place)
+
+    def reads(self, eqn: Any, operands: Sequence[_Tracked | None], path: Path) -> Origins:
+        """The origins of the operands that hold no parameter."""
+        pairs = zip(eqn.invars, operands, strict=True)
+        return tuple(self.origin(path[:-1], var) for var, operand in pairs if operand is None)
 
     def source(self, eqn: Any) -> str:
         """The user's line of an equation; inside library code, that of the call."""
@@ -174,7 +187,9 @@ def _move(eqn: Any, operands: list[_Tracked | None]) -> list[_Tracked | None] | 
     return None if outs is None else [_Tracked(out, first.axes) for out in outs]
 
 
-def _match(eqn: Any, operands: list[_Tracked | None], path: Path, source: str) -> Site | None:
+def _match(
+    eqn: Any, operands: list[_Tracked | None], path: Path, source: str, reads: Origins
+) -> Site | None:
     """Step 4: the equation as a linear use of its one tracked operand, or `None`."""
     rule = USE_RULES.get(eqn.primitive)
     tracked = [index for index, operand in enumerate(operands) if operand]
@@ -190,6 +205,7 @@ def _match(eqn: Any, operands: list[_Tracked | None], path: Path, source: str) -
         views=views_to_use,
         use=use,
         axes=operand.axes,
+        reads=reads,
         primitive=str(eqn.primitive),
         source=source,
         scope=_compat.name_stack(eqn),
@@ -200,6 +216,8 @@ def _enter_call(
     walk: _Walk, eqn: Any, operands: list[_Tracked | None], live: list[bool], path: Path
 ) -> Sequence[_Tracked | None]:
     inner, _ = _compat.split_closed(eqn.params["jaxpr"])
+    for outside, inside in zip(eqn.invars, inner.invars, strict=True):
+        walk.origins[path, inside] = walk.origin(path[:-1], outside)
     return walk.jaxpr(inner, operands, live, path)
 
 

@@ -6,11 +6,12 @@ every example's gradient, and the clipped sum for given factors, as gradients of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from bk_jax.blocks import conv, dense, lookup, tied
 from bk_jax.blocks.kept import Kept
+from bk_jax.ops.numerics import SquaredNorms
 from bk_jax.plan import Block
 from bk_jax.sites import Path
 
@@ -22,4 +23,11 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     return _KEEP[block.kind](block, book, taps)
 
 
-__all__ = ["Kept", "keep"]
+def norms(together: Sequence[Kept]) -> SquaredNorms:
+    """Squared norms `[B]` of one block, or the sum for several that read the same activations."""
+    if len(together) == 1:
+        return together[0].norms()
+    return dense.shared_norms(cast("Sequence[dense.Dense]", together))
+
+
+__all__ = ["Kept", "keep", "norms"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -40,6 +40,22 @@ class Dense:
         """One gemm over all examples."""
         total = ops.clipped_gemm(self.operands.left, factor, self.operands.right)
         return to_leaves(self.block, to_weight(self.block.sites[0], total))
+
+
+def shared_norms(layers: Sequence[Dense]) -> SquaredNorms:
+    """Squared norms of layers with the same activations, added up.
+
+    They are one layer whose output gradients stand next to each other: the Gram matrix of the
+    activations is made once.
+    """
+    pairs = [_activation_and_gradient(layer) for layer in layers]
+    activation = pairs[0].left
+    return ops.ghost_norm(activation, jnp.concatenate([pair.right for pair in pairs], axis=3))
+
+
+def _activation_and_gradient(layer: Dense) -> Operands:
+    left, right = layer.operands
+    return Operands(right, left) if layer.block.sites[0].use.swap else Operands(left, right)
 
 
 def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
