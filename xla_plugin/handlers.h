@@ -54,7 +54,7 @@ absl::Status RunClippedGemmAdd(Parallel& parallel, xla::ffi::AnyBuffer lhs,
                                xla::ffi::AnyBuffer initial,
                                xla::ffi::AnyBuffer sum);
 
-// factor [B], x [B, size] -> sum [size]
+// factor [B], x [B, ...] -> sum [...]
 absl::Status RunWeightedSum(Parallel& parallel, xla::ffi::AnyBuffer factor,
                             xla::ffi::AnyBuffer x, xla::ffi::AnyBuffer sum);
 

@@ -195,6 +195,9 @@ TEST(PerSampleHandlersTest, ComputeForEveryType) {
     EXPECT_TRUE(RunPerSampleGrad(serial, a, g, grad, sq_norm, upper).ok());
     EXPECT_TRUE(
         RunWeightedSum(serial, sq_norm, TestBuffer(type, {2, 5}), sum).ok());
+    const TestBuffer scalar(result, {});
+    EXPECT_TRUE(
+        RunWeightedSum(serial, sq_norm, TestBuffer(type, {2}), scalar).ok());
   }
   TestBuffer a(ffi::F32, {1, 1, 1, 1}), g(ffi::F32, {1, 1, 1, 1});
   TestBuffer sq_norm(ffi::F32, {1}), upper(ffi::F32, {1});
@@ -228,8 +231,10 @@ TEST(PerSampleHandlersTest, NameOperationOperandExpectedAndGot) {
       "bk_per_sample_grad: grad: expected f32[2,1,4,5], got f32[2,1,5,4]");
   EXPECT_EQ(RunPerSampleGrad(serial, b, g, a, b, b).message(),
             "bk_per_sample_grad: a: expected rank 2 or 4, got f32[2]");
+  EXPECT_EQ(RunWeightedSum(serial, b, TestBuffer(f32, {}), b).message(),
+            "bk_weighted_sum: x: expected an axis of examples, got f32[]");
   EXPECT_EQ(RunWeightedSum(serial, b, a, b).message(),
-            "bk_weighted_sum: x: expected rank 2, got f32[2,1,3,4]");
+            "bk_weighted_sum: sum: expected f32[1,3,4], got f32[2]");
   EXPECT_EQ(RunWeightedSum(serial, b, TestBuffer(f32, {2, 5}), b).message(),
             "bk_weighted_sum: sum: expected f32[5], got f32[2]");
 }

@@ -48,17 +48,17 @@ def weighted_sum(factor: jax.Array, gradients: jax.Array) -> jax.Array:
     [2. 6.]
     """
     dtype = accumulation_dtype(gradients.dtype)
-    shape = gradients.shape[1:]
-    flat = gradients.reshape(len(gradients), math.prod(shape))
     factor = factor.astype(dtype)
-    if flat.size < NATIVE_ELEMENTS:
-        return weighted_sum_twin(factor, flat)[0].reshape(shape)
-    out = jax.ShapeDtypeStruct(flat.shape[1:], dtype)
-    (total,) = _native.call("bk_weighted_sum", weighted_sum_twin, [out], factor, flat)
-    return total.reshape(shape)
+    if gradients.size < NATIVE_ELEMENTS:
+        return weighted_sum_twin(factor, gradients)[0]
+    out = jax.ShapeDtypeStruct(gradients.shape[1:], dtype)
+    (total,) = _native.call("bk_weighted_sum", weighted_sum_twin, [out], factor, gradients)
+    return total
 
 
 def weighted_sum_twin(factor: jax.Array, gradients: jax.Array) -> tuple[jax.Array]:
-    """The same in plain JAX, for gradients `[B, size]`."""
-    scaled = gradients.astype(factor.dtype) * factor[:, None]
-    return (jnp.sum(jnp.where(factor[:, None] != 0, scaled, 0), axis=0),)
+    """The same in plain JAX; XLA's sum over the first of three axes is very slow on a CPU."""
+    shape = gradients.shape[1:]
+    flat = gradients.reshape(len(gradients), math.prod(shape))
+    scaled = flat.astype(factor.dtype) * factor[:, None]
+    return (jnp.sum(jnp.where(factor[:, None] != 0, scaled, 0), axis=0).reshape(shape),)

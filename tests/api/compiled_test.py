@@ -1,0 +1,54 @@
+"""What XLA compiles: no copy of a gradient between our calls, and each output gradient once."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bk_jax
+
+pytestmark = pytest.mark.native
+VOCABULARY, WIDTH, TOKENS, BATCH = 331, 32, 12, 4
+
+
+def loss(params, tokens):
+    """A language model with one hidden layer and a head that is tied to the token table."""
+    h = params["table"][tokens]
+    h = h + jnp.tanh(h @ params["hidden"])
+    logits = jax.nn.log_softmax(h @ params["table"].T)[:, :-1]
+    return -jnp.mean(jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1))
+
+
+@pytest.fixture(scope="module")
+def program():
+    table = jnp.ones((VOCABULARY, WIDTH))
+    params = {"table": table, "hidden": jnp.ones((WIDTH, WIDTH))}
+    tokens = np.zeros((BATCH, TOKENS), np.int32)
+    grad_fn = bk_jax.dp_value_and_grad(loss)
+    step = jax.jit(lambda params, tokens, key: grad_fn(params, tokens, key=key))
+    return step.lower(params, tokens, jax.random.key(0)).compile().as_text()
+
+
+def operands(program, target):
+    """Names of the operands of every call of a target."""
+    calls = re.findall(rf"custom-call\((.*?)\), custom_call_target=\"{target}\"", program)
+    return [re.findall(r"%([\w.-]+)", call) for call in calls]
+
+
+def test_noise_and_scatter_take_over_what_a_call_made(program):
+    taken = [names[0] for names in operands(program, "bk_gaussian")]
+    taken += [names[3] for names in operands(program, "bk_clipped_scatter")]
+    assert len(taken) == 3  # two parameters and one lookup
+    assert [name for name in taken if not name.startswith("ffi_call")] == []
+
+
+def test_the_gradient_of_logits_is_stored_once(program):
+    read = {names[0] for names in operands(program, "bk_ghost_norm")}
+    read &= {names[0] for names in operands(program, "bk_clipped_gemm")}
+    (logits,) = read & {names[0] for names in operands(program, "bk_tied_cross")}
+    rows = f"f32[{BATCH * TOKENS},{VOCABULARY}]"
+    assert re.search(rf"%{re.escape(logits)} = {re.escape(rows)}", program)
+    padded = re.findall(rf"= f32\[[\d,]*{TOKENS},{VOCABULARY}\]\S* pad\(", program)
+    assert len(padded) == 1
