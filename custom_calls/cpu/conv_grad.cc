@@ -74,8 +74,8 @@ void ChoosePixels(const ConvShape& s, int64_t lanes, ConvBlock* b) {
 }
 
 bool IsEmpty(const ConvShape& s) {
-  const int64_t pixels = s.images * s.out[0] * s.out[1] * s.out[2];
-  return pixels * KernelRows(s) * s.kernel[2] * s.groups * s.cin * s.cout == 0;
+  return AnyZero({s.images, s.out[0], s.out[1], s.out[2], s.kernel[0],
+                  s.kernel[1], s.kernel[2], s.groups, s.cin, s.cout});
 }
 
 int64_t KernelSize(const ConvShape& s) {

@@ -62,7 +62,7 @@ void DirectNorm(const CpuKernels& kernels, Parallel& parallel,
                 const GhostNormShape& shape, const T* a, const T* g,
                 Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper) {
   using Acc = Accumulator<T>;
-  if (shape.weights * shape.positions * shape.d * shape.p == 0) {
+  if (AnyZero({shape.weights, shape.positions, shape.d, shape.p})) {
     std::fill_n(sq_norm, shape.batch, Acc{0});
     std::fill_n(sq_norm_upper, shape.batch, Acc{0});
     return;

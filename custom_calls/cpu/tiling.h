@@ -4,12 +4,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
 #include "custom_calls/cpu/kernels.h"
 
 namespace bk {
 
 inline int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+// Whether there is nothing to compute. The product of sizes would not say so:
+// it may overflow, and be 0 by that.
+inline bool AnyZero(std::initializer_list<int64_t> sizes) {
+  return std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+}
 
 // The smallest multiple of `step` that cuts `size` into as many parts as parts
 // of `limit` would.
