@@ -1,4 +1,4 @@
-"""Headers that belong to a Python environment: Python itself, the XLA FFI of its jaxlib, and nanobind."""
+"""What belongs to a Python environment: the interpreter, its headers, the XLA FFI of its jaxlib, and nanobind."""
 
 # find_spec locates a package without importing it: importing jaxlib would load a very large shared object.
 _PROBE = """
@@ -16,6 +16,13 @@ print(sysconfig.get_config_var("EXT_SUFFIX"))
 
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
+
+# Runs every py_binary, see .bazelrc.
+py_runtime(
+    name = "python",
+    interpreter_path = "{python}",
+    python_version = "PY3",
+)
 
 cc_library(
     name = "python_headers",
@@ -69,12 +76,12 @@ def _python_environment_impl(repository_ctx):
     repository_ctx.symlink(python_include, "python")
     repository_ctx.symlink(jaxlib_include, "jaxlib")
     repository_ctx.symlink(nanobind, "nanobind")
-    repository_ctx.file("BUILD", _BUILD)
+    repository_ctx.file("BUILD", _BUILD.replace("{python}", str(python)))
     repository_ctx.file("defs.bzl", "EXT_SUFFIX = \"%s\"\n" % ext_suffix)
 
 python_environment = repository_rule(
     implementation = _python_environment_impl,
-    doc = "Symlinks header folders of an interpreter and writes EXT_SUFFIX; re-runs when BK_JAX_PYTHON changes.",
+    doc = "Declares an interpreter, symlinks its header folders and writes EXT_SUFFIX; re-runs when BK_JAX_PYTHON changes.",
     environ = ["BK_JAX_PYTHON"],
     local = True,
 )

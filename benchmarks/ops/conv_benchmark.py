@@ -1,6 +1,6 @@
 """Convolutions: native norms, gradients and sums against XLA's gradient of the same layer's kernel.
 
-    python benchmarks/ops/conv_benchmark.py --batch 4 --layers resnet
+    bazel run //benchmarks/ops:conv_benchmark -- --batch 4 --layers resnet
 
 The baseline is `jax.vjp` of `lax.conv_general_dilated` for the whole batch: what non-private training
 computes. Norms and per-example gradients do more than it does. One process, interleaved.
@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import HEADER, machine, show
+from machine import describe
+from report import HEADER, show
 
 from bk_jax import ops
 
@@ -101,7 +102,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=2, help="seconds for each comparison")
     parser.add_argument("--layers", default="", help="only layers whose name contains this")
     arguments = parser.parse_args()
-    print(f"{machine()}, batch {arguments.batch}; baseline: XLA's kernel gradient\n{HEADER}")
+    print(f"{describe()}\nbatch {arguments.batch}; baseline: XLA's kernel gradient\n{HEADER}")
     for layer in LAYERS:
         if arguments.layers in layer.name:
             run(layer, arguments.batch, arguments.budget)

@@ -1,7 +1,6 @@
 """The custom calls of dense layers against the same arithmetic in plain JAX.
 
-    bazel build //benchmarks/kernels:libfma_peak.so
-    python benchmarks/ops/dense_benchmark.py --budget 3
+    bazel run //benchmarks/ops:dense_benchmark -- --budget 3
 
 Candidates alternate in one process (`paired`), so ratios can be trusted more than times. A ratio
 above 1 means that the custom call is faster; the A/A row compares XLA with itself and shows what
@@ -11,21 +10,17 @@ chance does. GF/s counts useful flop: ghost norm `T (T + 1) (d + p)` per example
 from __future__ import annotations
 
 import argparse
-import ctypes
-import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from paired import Comparison, compare
+from machine import describe, xla_gemm
+from paired import Clock, Comparison, compare
 
 from bk_jax import _native, ops
-
-FMA_PEAK = Path(__file__).parents[2] / "bazel-bin/benchmarks/kernels/libfma_peak.so"
 
 
 class Case(NamedTuple):
@@ -105,23 +100,12 @@ def case(kind: str, batch: int, t: int, d: int, p: int) -> Case:
     return Case(name, ops.ghost_norm, two_einsums, (a, g), 1.0 * batch * t * (t + 1) * (d + p))
 
 
-def run(row: Case, arguments: argparse.Namespace) -> Comparison:
+def run(row: Case, budget: float, clock: Clock) -> Comparison:
     """Times the custom call (first) and its baseline (second)."""
     ours, baseline = jax.jit(row.ours), jax.jit(row.baseline)
-    clock = time.process_time if arguments.clock == "cpu" else time.perf_counter
     return compare(
-        lambda: ours(*row.operands), lambda: baseline(*row.operands),
-        budget=arguments.budget, clock=clock,
-    )  # fmt: skip
-
-
-def fma_peak() -> float:
-    """GF/s of one core, 0 when the library was not built."""
-    if not FMA_PEAK.exists():
-        return 0.0
-    measure = ctypes.CDLL(str(FMA_PEAK)).BkFmaPeak
-    measure.restype = ctypes.c_double
-    return max(measure() for _ in range(5)) / 1e9
+        lambda: ours(*row.operands), lambda: baseline(*row.operands), budget=budget, clock=clock
+    )
 
 
 def main() -> None:
@@ -139,22 +123,17 @@ def main() -> None:
     arguments = parser.parse_args()
     if _native.library().module is None:
         parser.error(f"the native library is not there: {_native.library().problem}")
-    x = normal(2048, 2048)
-    gemm = Case("A/A: XLA gemm 2048", jnp.matmul, jnp.matmul, (x, x), 2.0 * 2048**3)
-    isa, load = _native.library().module.active_isa(), os.getloadavg()[0]
-    print(
-        f"isa {isa}, {arguments.clock} time, load {load:.1f}, FMA peak {fma_peak():.0f} GF/s per core"
-    )
+    clock = time.process_time if arguments.clock == "cpu" else time.perf_counter
+    gemm = xla_gemm(arguments.budget, clock)
+    print(f"{describe(gemm)}\n{arguments.clock} time\n")
     print(
         "| call | ms | GF/s | over XLA's gemm | plain JAX, ms | ratio | 95 % |\n" + "|---" * 7 + "|"
     )
-    rate = 0.0
-    for row in (gemm, *cases(set(arguments.kinds))):
-        timed = run(row, arguments)
+    for row in cases(set(arguments.kinds)):
+        timed = run(row, arguments.budget, clock)
         speed = row.flop / timed.first / 1e9
-        rate = rate or speed
         print(
-            f"| {row.name} | {1e3 * timed.first:.2f} | {speed:.1f} | {speed / rate:.2f} "
+            f"| {row.name} | {1e3 * timed.first:.2f} | {speed:.1f} | {speed / gemm.rate:.2f} "
             f"| {1e3 * timed.second:.2f} | {timed.ratio:.2f} | {timed.low:.2f}-{timed.high:.2f} |",
             flush=True,
         )

@@ -1,6 +1,6 @@
 """What Gaussian noise costs: `bk_jax.ops.gaussian` against adding `jax.random.normal`.
 
-    python benchmarks/ops/noise_benchmark.py --values 10000000
+    bazel run //benchmarks/ops:noise_benchmark -- --values 10000000
 
 Every candidate adds noise in place to an array that it owns (the argument is donated), as at the end
 of a train step. Candidates run in one process, interleaved with `jax.random.normal`; a ratio is the
@@ -22,6 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import paired
+from machine import describe
 
 import bk_jax
 
@@ -77,7 +78,7 @@ def main() -> None:
     parser.add_argument("--values", type=int, default=10_000_000, help="size of the array")
     parser.add_argument("--budget", type=float, default=10.0, help="seconds for each candidate")
     arguments = parser.parse_args()
-    bk_jax.diagnose()
+    print(describe())
     base = InPlace(plain, arguments.values, jnp.float32, jax.random.key(0))
     print(f"\n{arguments.values:,} values, in ns per value; faster: than jax.random.normal")
     print(

@@ -1,6 +1,6 @@
 """Lookups: the native kernels against what plain JAX offers, in one process, interleaved.
 
-    python benchmarks/ops/sparse_benchmark.py --budget 5
+    bazel run //benchmarks/ops:sparse_benchmark -- --budget 5
 
 - embedding norm against the equality-mask form `sum_ts [id_t = id_s] g_t . g_s`, with two ways to write
   its Gram matrix, and against the twin (sort, segment sum, square);
@@ -17,7 +17,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import HEADER, machine, show
+from machine import describe
+from report import HEADER, show
 
 from bk_jax import ops
 from bk_jax.ops.embedding import clipped_scatter_twin, embedding_norm_twin, tied_cross_twin
@@ -110,7 +111,7 @@ def main() -> None:
     )
     parser.add_argument("--budget", type=float, default=3, help="seconds for each comparison")
     budget = parser.parse_args().budget
-    print(f"{machine()}\n{HEADER}")
+    print(f"{describe()}\n{HEADER}")
     for batch, tokens in [(8, 100), (8, 256), (2, 1000)]:
         norms(batch, tokens, 768, budget)
     for batch, tokens in [(8, 100), (2, 1000)]:

@@ -1,6 +1,6 @@
 """What a private train step costs: its time and memory over the step that is not private.
 
-    python benchmarks/steps/step_benchmark.py gpt2 --batch 8 --length 100
+    bazel run //benchmarks/steps:step_benchmark -- gpt2 --batch 8 --length 100
 
 Candidates run in one process, interleaved; a ratio is the median over pairs of neighbours, with a 95 %
 interval. The row A/A compares the plain step with itself: differences of its size mean nothing.
@@ -20,6 +20,7 @@ import jax
 import bk_jax
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+import machine
 import models
 import paired
 
@@ -108,6 +109,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
+    if arguments.budget > 0:
+        print(machine.describe())
     sizes = {name: getattr(arguments, name) for name in ("batch", "length", "depth")}
     sizes = {name: size for name, size in sizes.items() if size is not None}
     task = models.MODELS[arguments.model](**sizes)
