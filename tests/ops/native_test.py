@@ -1,14 +1,11 @@
-"""The custom calls as XLA sees them: lowering, errors of the handlers, threads."""
+"""The custom calls as XLA sees them: lowering, errors of the handlers. Threads: concurrency_test.py."""
 
 import functools
-import hashlib
-from concurrent import futures
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.process import run_python
 from support.structure import custom_calls
 
 from bk_jax import _native, ops
@@ -128,50 +125,3 @@ def test_handlers_name_operation_and_operand():
     for target, results, operands, attributes, message in cases:
         with pytest.raises(jax.errors.JaxRuntimeError, match=message):
             jax.block_until_ready(jax.ffi.ffi_call(target, results)(*operands, **attributes))
-
-
-# Several threads run a program whose custom calls want the pool that the program itself runs on.
-# Sizes are such that every call is split into several tasks (2e5 flop each, see parallel_for.h).
-STRESS = """
-import faulthandler, hashlib, threading
-import jax, numpy as np
-from bk_jax import ops
-from support.arrays import normals
-faulthandler.dump_traceback_later({timeout}, exit=True)
-
-@jax.jit
-def step(a, g, lhs, rhs, scale):
-    norms = [ops.ghost_norm(a * s, g) for s in (scale, scale + 1, scale + 2, scale + 3)]
-    squares = jax.numpy.stack([n.upper for n in norms])
-    factor, _ = ops.clip_factor(squares, 1.0, squares[0] < 0)
-    sums = [ops.clipped_gemm(lhs * s, factor, rhs) for s in (scale, scale + 1, scale + 2)]
-    return [squares, *sums]
-
-a, g = normals(0, (8, 1, 50, 40), np.float32), normals(1, (8, 1, 50, 48), np.float32)
-lhs, rhs = normals(0, (8, 1, 1, 100), np.float32), normals(1, (8, 1, 1, 200), np.float32)
-expected = [np.asarray(x) for x in step(a, g, lhs, rhs, np.float32(1))]
-failures = []
-
-def work():
-    for _ in range({runs}):
-        out = step(a, g, lhs, rhs, np.float32(1))
-        if not all((np.asarray(x) == y).all() for x, y in zip(out, expected)):
-            failures.append(1)
-
-threads = [threading.Thread(target=work) for _ in range(4)]
-[t.start() for t in threads]
-[t.join() for t in threads]
-assert not failures, f"{{len(failures)}} runs differ"
-print(hashlib.sha256(b"".join(x.tobytes() for x in expected)).hexdigest())
-"""
-
-
-@pytest.mark.native
-def test_concurrent_calls_do_not_deadlock_and_do_not_differ():
-    """1200 runs of 8 calls each with a pool of one thread, and of two: the same bits everywhere."""
-    code = STRESS.format(runs=300, timeout=100)
-    run = functools.partial(run_python, code, timeout=120)
-    with futures.ThreadPoolExecutor() as pool:
-        digests = set(pool.map(lambda n: run(PJRT_NPROC=n).stdout, ["1", "2"]))
-    assert len(digests) == 1
-    assert len(digests.pop().strip()) == hashlib.sha256().digest_size * 2
