@@ -1,16 +1,23 @@
-// What kernels allocate: scratch of a fixed size per thread and a few numbers
-// per tile, however large the layer.
+// What every kernel allocates: scratch of a fixed size per thread and a few
+// numbers per tile or token, however large the layer.
 #include <atomic>
 #include <cstdlib>
 #include <new>
 #include <thread>
 
+#include "custom_calls/cpu/clip_factor.h"
 #include "custom_calls/cpu/clipped_gemm.h"
+#include "custom_calls/cpu/clipped_scatter.h"
+#include "custom_calls/cpu/conv_grad.h"
 #include "custom_calls/cpu/direct_norm.h"
+#include "custom_calls/cpu/embedding_norm.h"
+#include "custom_calls/cpu/gaussian.h"
 #include "custom_calls/cpu/ghost_norm.h"
 #include "custom_calls/cpu/per_sample_grad.h"
+#include "custom_calls/cpu/tied_cross.h"
 #include "custom_calls/cpu/weighted_sum.h"
 #include "gtest/gtest.h"
+#include "tests/custom_calls/lookup_data.h"
 #include "tests/custom_calls/test_data.h"
 
 namespace {
@@ -92,6 +99,85 @@ TEST_P(ScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
               }),
               kLimit / 1000);
   }
+}
+
+// The operands have 8 MB.
+TEST_P(ScratchTest, OfConvolutionsIsOneMegabytePerThread) {
+  constexpr int64_t kLimit = 1 << 20;
+  const ConvShape shape = {2,         1,         {1, 64, 64}, {1, 64, 64},
+                           {1, 3, 3}, {1, 1, 1}, {0, 1, 1},   {1, 1, 1},
+                           {1, 1, 1}, 1,         128,         128};
+  const Array<float> x = Normals<float>(random_, int64_t{2} * 64 * 64 * 128);
+  Array<float> grad(int64_t{2} * 9 * 128 * 128);
+  const float factor[] = {1, 1};
+  float norm[2], upper[2];
+  EXPECT_LT(AllocatedBy([&] {
+              ConvNorm(kernels(), serial_, shape, x.data(), x.data(), norm,
+                       upper);
+            }),
+            kLimit);
+  EXPECT_LT(AllocatedBy([&] {
+              ConvGrad(kernels(), serial_, shape, x.data(), x.data(),
+                       grad.data(), norm, upper);
+            }),
+            kLimit);
+  EXPECT_LT(AllocatedBy([&] {
+              ConvSum(kernels(), serial_, shape, x.data(), factor, x.data(),
+                      grad.data());
+            }),
+            kLimit);
+}
+
+// Keys of tokens twice, as sorting needs them, and where rows begin, in a
+// vector that grows: at most 48 bytes per token. Gradients have 4000.
+TEST_P(ScratchTest, OfLookupsIsAFewNumbersPerToken) {
+  const LookupShape shape = {2, 500, 1000, 1000};
+  const int64_t tokens = shape.batch * shape.tokens;
+  const Array<float> g = Normals<float>(random_, tokens * shape.p);
+  const Array<int32_t> ids = Ids(random_, tokens, 0, 999);
+  Array<float> table(shape.rows * shape.p);
+  const float factor[] = {1, 1};
+  float norm[2], upper[2];
+  EXPECT_LT(AllocatedBy([&] {
+              EmbeddingNorm(kernels(), serial_, shape, ids.data(), g.data(),
+                            norm, upper);
+            }),
+            48 * tokens);
+  EXPECT_LT(AllocatedBy([&] {
+              ClippedScatter(kernels(), serial_, shape, ids.data(), factor,
+                             g.data(), table.data());
+            }),
+            48 * tokens);
+  // The matrix of inner products would have 1 MB.
+  EXPECT_LT(AllocatedBy([&] {
+              TiedCross(kernels(), serial_, {2, 500, 1000, 500, 1000}, g.data(),
+                        g.data(), ids.data(), g.data(), norm, upper);
+            }),
+            tokens);
+}
+
+// What std::function needs for a loop's body.
+TEST_P(ScratchTest, OfNoiseAndClipFactorsIsNothing) {
+  constexpr NoiseStream kStream = {{1, 2, 3, 4, 5, 6, 7, 8}, 0, kNoiseDomain};
+  const int64_t size = 1 << 20, start = 0;
+  Array<float> x(size);
+  Array<uint32_t> words(size);
+  EXPECT_LT(AllocatedBy([&] {
+              Gaussian(kernels(), serial_, kStream, {1, &size, &start, &size},
+                       x.data(), 1.0F, x.data());
+            }),
+            256);
+  EXPECT_LT(AllocatedBy([&] {
+              ChachaWords(kernels(), serial_, kStream, 0, size, words.data());
+            }),
+            256);
+  const bool is_padding[8] = {};
+  float factor[8], norm[8];
+  EXPECT_EQ(AllocatedBy([&] {
+              ClipFactor({1000, 8}, Clipping::kAbadi, x.data(), 1.0F,
+                         is_padding, factor, norm);
+            }),
+            0);
 }
 
 }  // namespace

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from support.arrays import normals
 
 from bk_jax import ops
 from bk_jax.ops.sums import NATIVE_ELEMENTS
+from support.arrays import normals
 
 BATCH, T, D, P, ROWS = 6, 40, 48, 56, 30
 KEY = np.arange(8, dtype=np.uint32)
