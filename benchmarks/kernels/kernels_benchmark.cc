@@ -1,11 +1,12 @@
-// Rates of the CPU kernels, without XLA around them.
+// Rates of the kernels of dense layers, without XLA around them.
 //
 //   bazel run //benchmarks/kernels:kernels_benchmark -- --benchmark_filter=f32
 //
 // Names say kernel/isa/type/shape/threads. GF/s counts useful flop: the ghost
-// norm T (T + 1) (d + p) per example (half a Gram matrix, twice), the clipped
-// gemm 2 T m n per example. Every pair of kernels is checked before it is
-// timed: the squared norm of a clipped sum of one example is its ghost norm.
+// norm T (T + 1) (d + p) per example (half a Gram matrix, twice), products
+// 2 T d p per example, the weighted sum 2 d p per example. Kernels are checked
+// against each other before they are timed: the squared norm of a clipped sum
+// of one example is its ghost norm, its direct norm and that of its gradient.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -19,8 +20,11 @@
 
 #include "custom_calls/cpu/clip_factor.h"
 #include "custom_calls/cpu/clipped_gemm.h"
+#include "custom_calls/cpu/direct_norm.h"
 #include "custom_calls/cpu/dispatch.h"
 #include "custom_calls/cpu/ghost_norm.h"
+#include "custom_calls/cpu/per_sample_grad.h"
+#include "custom_calls/cpu/weighted_sum.h"
 #include "custom_calls/reference/convert.h"
 #include "tests/xla_plugin/fake_schedulers.h"
 #include "xla_plugin/parallel_for.h"
@@ -34,55 +38,92 @@ constexpr GhostNormShape kShapes[] = {
     {2, 1, 1000, 768, 3072}, {128, 1, 1, 1000, 1000},
 };
 
+// Fewer examples where their gradients are stored.
+constexpr GhostNormShape kStoredShapes[] = {
+    {8, 1, 100, 768, 768},
+    {4, 1, 100, 768, 3072},
+    {2, 1, 1000, 768, 3072},
+    {32, 1, 1, 1000, 1000},
+};
+
 template <class T>
 struct Layer {
-  explicit Layer(const GhostNormShape& s)
+  Layer(const GhostNormShape& s, bool is_stored)
       : shape(s),
         a(s.batch * s.weights * s.positions * s.d),
         g(s.batch * s.weights * s.positions * s.p),
         factor(s.batch, 1),
         sq_norm(s.batch),
         sq_norm_upper(s.batch),
-        sum(s.weights * s.d * s.p) {
+        sum(s.weights * s.d * s.p),
+        grad(is_stored ? s.batch * s.weights * s.d * s.p : 0) {
     // Never zeros: some clocks rise when nothing toggles.
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     for (T& x : a) x = reference::FromDouble<T>(normal(random));
     for (T& x : g) x = reference::FromDouble<T>(normal(random));
   }
-  ClippedGemmShape GemmShape() const {
-    return {shape.batch, shape.weights, shape.positions, shape.d, shape.p};
-  }
-  void Norm(const CpuKernels& kernels, Parallel& parallel) {
+  void Ghost(const CpuKernels& kernels, Parallel& parallel) {
     GhostNorm(kernels, parallel, shape, a.data(), g.data(), sq_norm.data(),
               sq_norm_upper.data());
   }
-  void Sum(const CpuKernels& kernels, Parallel& parallel) {
-    ClippedGemm(kernels, parallel, GemmShape(), a.data(), factor.data(),
-                g.data(), sum.data());
+  void Direct(const CpuKernels& kernels, Parallel& parallel) {
+    DirectNorm(kernels, parallel, shape, a.data(), g.data(), sq_norm.data(),
+               sq_norm_upper.data());
+  }
+  void Gradients(const CpuKernels& kernels, Parallel& parallel) {
+    PerSampleGrad(kernels, parallel, shape, a.data(), g.data(), grad.data(),
+                  sq_norm.data(), sq_norm_upper.data());
+  }
+  void Gemm(const CpuKernels& kernels, Parallel& parallel) {
+    ClippedGemm(kernels, parallel,
+                {shape.batch, shape.weights, shape.positions, shape.d, shape.p},
+                a.data(), factor.data(), g.data(), sum.data());
+  }
+  // Of gradients in the accumulator type, as they are stored.
+  void StoredSum(const CpuKernels& kernels, Parallel& parallel) {
+    WeightedSum(kernels, parallel,
+                {shape.batch, shape.weights * shape.d * shape.p}, factor.data(),
+                grad.data(), sum.data());
+  }
+  double SquaredSum() const {
+    double squares = 0;
+    for (Accumulator<T> x : sum) {
+      squares += static_cast<double>(x) * static_cast<double>(x);
+    }
+    return squares;
   }
 
   GhostNormShape shape;
   std::vector<T> a, g;
-  std::vector<Accumulator<T>> factor, sq_norm, sq_norm_upper, sum;
+  std::vector<Accumulator<T>> factor, sq_norm, sq_norm_upper, sum, grad;
 };
 
-// Ends the program if the two kernels contradict each other.
 template <class T>
-void Verify(const CpuKernels& kernels, GhostNormShape shape) {
-  shape.batch = 1;
-  Layer<T> layer(shape);
-  SerialParallel serial;
-  layer.Norm(kernels, serial);
-  layer.Sum(kernels, serial);
-  double expected = 0;
-  for (Accumulator<T> x : layer.sum) {
-    expected += static_cast<double>(x) * static_cast<double>(x);
-  }
-  const double error = std::fabs(layer.sq_norm[0] / expected - 1);
+using Kernel = void (Layer<T>::*)(const CpuKernels&, Parallel&);
+
+void Check(const CpuKernels& kernels, double value, double expected) {
+  const double error = std::fabs(value / expected - 1);
   if (error < 1e-4) return;
   std::cerr << kernels.name << ": norm and sum differ by " << error << "\n";
   std::exit(1);
+}
+
+// Ends the program if two kernels contradict each other.
+template <class T>
+void Verify(const CpuKernels& kernels, GhostNormShape shape) {
+  shape.batch = 1;
+  Layer<T> layer(shape, true);
+  SerialParallel serial;
+  layer.Gemm(kernels, serial);
+  const double expected = layer.SquaredSum();
+  for (Kernel<T> norm :
+       {&Layer<T>::Ghost, &Layer<T>::Direct, &Layer<T>::Gradients}) {
+    (layer.*norm)(kernels, serial);
+    Check(kernels, layer.sq_norm[0], expected);
+  }
+  layer.StoredSum(kernels, serial);
+  Check(kernels, layer.SquaredSum(), expected);
 }
 
 template <class Call>
@@ -96,15 +137,18 @@ void Measure(benchmark::State& state, double flops, Call&& call) {
                          benchmark::Counter::kIsRate);
 }
 
-double NormFlops(const GhostNormShape& s) {
+double GhostFlops(const GhostNormShape& s) {
   return static_cast<double>(s.batch * s.weights) *
          static_cast<double>(s.positions * (s.positions + 1)) *
          static_cast<double>(s.d + s.p);
 }
 
-double SumFlops(const GhostNormShape& s) {
-  return 2.0 * static_cast<double>(s.batch * s.weights * s.positions) *
-         static_cast<double>(s.d * s.p);
+double StoredFlops(const GhostNormShape& s) {
+  return 2.0 * static_cast<double>(s.batch * s.weights * s.d * s.p);
+}
+
+double ProductFlops(const GhostNormShape& s) {
+  return StoredFlops(s) * static_cast<double>(s.positions);
 }
 
 std::string Name(const char* kernel, const CpuKernels& kernels,
@@ -123,26 +167,43 @@ void Add(const std::string& name, int threads, Function function) {
   if (threads > 1) added->UseRealTime();
 }
 
+// What is common to all benchmarks of one row of the output.
+struct Setting {
+  const CpuKernels& kernels;
+  const char* type;
+  int threads;
+};
+
 template <class T>
-void Register(const CpuKernels& kernels, const char* type, int threads) {
+void AddKernel(const char* name, const Setting& setting,
+               const GhostNormShape& shape, double flops, bool is_stored,
+               Kernel<T> kernel) {
+  const auto& [kernels, type, threads] = setting;
+  Add(Name(name, kernels, type, shape, threads), threads,
+      [=, &kernels = kernels, threads = threads](benchmark::State& state) {
+        Verify<T>(kernels, shape);
+        Layer<T> layer(shape, is_stored);
+        PoolScheduler pool(threads - 1, threads);
+        ParallelFor parallel(pool);
+        Measure(state, flops, [&] { (layer.*kernel)(kernels, parallel); });
+      });
+}
+
+template <class T>
+void Register(const Setting& setting) {
   for (const GhostNormShape& shape : kShapes) {
-    const auto run = [&kernels, shape, threads](
-                         benchmark::State& state, double flops,
-                         void (Layer<T>::*call)(const CpuKernels&, Parallel&)) {
-      Verify<T>(kernels, shape);
-      Layer<T> layer(shape);
-      PoolScheduler pool(threads - 1, threads);
-      ParallelFor parallel(pool);
-      Measure(state, flops, [&] { (layer.*call)(kernels, parallel); });
-    };
-    Add(Name("ghost_norm", kernels, type, shape, threads), threads,
-        [=](benchmark::State& state) {
-          run(state, NormFlops(shape), &Layer<T>::Norm);
-        });
-    Add(Name("clipped_gemm", kernels, type, shape, threads), threads,
-        [=](benchmark::State& state) {
-          run(state, SumFlops(shape), &Layer<T>::Sum);
-        });
+    AddKernel<T>("ghost_norm", setting, shape, GhostFlops(shape), false,
+                 &Layer<T>::Ghost);
+    AddKernel<T>("direct_norm", setting, shape, ProductFlops(shape), false,
+                 &Layer<T>::Direct);
+    AddKernel<T>("clipped_gemm", setting, shape, ProductFlops(shape), false,
+                 &Layer<T>::Gemm);
+  }
+  for (const GhostNormShape& shape : kStoredShapes) {
+    AddKernel<T>("per_sample_grad", setting, shape, ProductFlops(shape), true,
+                 &Layer<T>::Gradients);
+    AddKernel<T>("weighted_sum", setting, shape, StoredFlops(shape), true,
+                 &Layer<T>::StoredSum);
   }
 }
 
@@ -166,11 +227,11 @@ BENCHMARK(ClipFactorBenchmark)->Name("clip_factor/K:200/B")->Arg(8)->Arg(256);
 int main(int argc, char** argv) {
   for (const bk::CpuKernels* kernels : bk::SupportedKernels()) {
     for (int threads : {1, 2}) {
-      bk::Register<float>(*kernels, "f32", threads);
-      bk::Register<bk::BFloat16>(*kernels, "bf16", threads);
+      bk::Register<float>({*kernels, "f32", threads});
+      bk::Register<bk::BFloat16>({*kernels, "bf16", threads});
     }
-    bk::Register<bk::Float16>(*kernels, "f16", 1);
-    bk::Register<double>(*kernels, "f64", 1);
+    bk::Register<bk::Float16>({*kernels, "f16", 1});
+    bk::Register<double>({*kernels, "f64", 1});
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

@@ -2,7 +2,9 @@
 //
 //   bazel run //benchmarks/kernels:sparse_benchmark
 //
-// Names say kernel/isa/B/T/threads; p = 768. GB/s counts one read of g.
+// Names say kernel/isa/B/T/threads; p = 768. GB/s counts one read of g; the
+// tied cross term, 2 T^2 p flop for 4 T p bytes, is bound by arithmetic
+// instead.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include "custom_calls/cpu/clipped_scatter.h"
 #include "custom_calls/cpu/dispatch.h"
 #include "custom_calls/cpu/embedding_norm.h"
+#include "custom_calls/cpu/tied_cross.h"
 #include "tests/xla_plugin/fake_schedulers.h"
 #include "xla_plugin/parallel_for.h"
 
@@ -33,7 +36,8 @@ struct Lookup {
         factor(batch, 1),
         norm(batch),
         upper(batch),
-        sum(kRows * kWidth) {
+        sum(kRows * kWidth),
+        left(batch * tokens * kRows) {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     std::uniform_real_distribution<double> log_rank(0, std::log(kRows));
@@ -41,6 +45,12 @@ struct Lookup {
       id = static_cast<int32_t>(std::exp(log_rank(random))) - 1;
     }
     for (float& x : g) x = normal(random);
+    // Looked up in few places: what is not looked up need not be random.
+    for (int64_t k = 0; k < batch * tokens; ++k) {
+      for (int64_t t = 0; t < tokens; ++t) {
+        left[(k / tokens * tokens + t) * kRows + ids[k]] = normal(random);
+      }
+    }
   }
   void Norm(const CpuKernels& kernels, Parallel& parallel) {
     EmbeddingNorm(kernels, parallel, shape, ids.data(), g.data(), norm.data(),
@@ -50,9 +60,16 @@ struct Lookup {
     ClippedScatter(kernels, parallel, shape, ids.data(), factor.data(),
                    g.data(), sum.data());
   }
+  // A head of the same table, whose inputs are the g of the lookup.
+  void Cross(const CpuKernels& kernels, Parallel& parallel) {
+    TiedCross(kernels, parallel,
+              {shape.batch, shape.tokens, kRows, shape.tokens, kWidth},
+              left.data(), g.data(), ids.data(), g.data(), norm.data(),
+              upper.data());
+  }
   LookupShape shape;
   std::vector<int32_t> ids;
-  std::vector<float> g, factor, norm, upper, sum;
+  std::vector<float> g, factor, norm, upper, sum, left;
 };
 
 using Call = void (Lookup::*)(const CpuKernels&, Parallel&);
@@ -91,6 +108,8 @@ int main(int argc, char** argv) {
                      tokens, threads);
         bk::Register("clipped_scatter", &bk::Lookup::Scatter, *kernels, batch,
                      tokens, threads);
+        bk::Register("tied_cross", &bk::Lookup::Cross, *kernels, batch, tokens,
+                     threads);
       }
     }
   }
