@@ -17,6 +17,7 @@
 #include "custom_calls/cpu/tied_cross.h"
 #include "custom_calls/cpu/weighted_sum.h"
 #include "gtest/gtest.h"
+#include "tests/custom_calls/far_memory.h"
 #include "tests/custom_calls/lookup_data.h"
 #include "tests/custom_calls/test_data.h"
 
@@ -178,6 +179,16 @@ TEST_P(ScratchTest, OfNoiseAndClipFactorsIsNothing) {
                          is_padding, factor, norm);
             }),
             0);
+}
+
+// d * p = 2^64: taking that number for zero would give a norm of zero.
+TEST_P(ScratchTest, MoreTilesThanMemoryIsAnErrorAndNotAZeroNorm) {
+  const int64_t wide = int64_t{1} << 32;
+  const FarArray<BFloat16> a(wide + 1);
+  float norm = -1, upper = -1;
+  EXPECT_THROW(DirectNorm(kernels(), serial_, {1, 1, 1, wide, wide}, a.data(),
+                          a.data(), &norm, &upper),
+               std::bad_alloc);
 }
 
 }  // namespace
