@@ -23,7 +23,7 @@ void Pin(Vector& v) { asm volatile("" : "+v"(v)); }
 extern "C" double BK_PEAK() {
   constexpr int kChains = 12;
   constexpr int kSteps = 1000000;
-  constexpr double kLanes = BK_VECTOR_BYTES / sizeof(float);
+  constexpr int kLanes = BK_VECTOR_BYTES / sizeof(float);
   Vector sums[kChains];
   for (Vector& sum : sums) sum = Vector{} + 1.0F;
   const Vector scale = Vector{} + 0.999F;
@@ -36,5 +36,5 @@ extern "C" double BK_PEAK() {
   }
   for (Vector& sum : sums) Pin(sum);
   const double seconds = ThreadSeconds() - start;
-  return 2 * kLanes * kChains * kSteps / seconds;
+  return 2.0 * kLanes * kChains * kSteps / seconds;
 }

@@ -30,23 +30,23 @@ TEST_P(ConvOffsetsTest, LastPixelOfALargeImage) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
-    const int64_t size = 8193;
+    const int64_t size = 8193, entries = 132;
     const ConvShape shape = OnePixelKernel(2, size, 2, size - 1, 33, 4);
     FarArray<T> x(2 * size * size * 33);
     const auto pixel = Integers<T>(random_, 33);
     x.PutLast(pixel);
     const auto g = Filled<T>(2 * 4 * 4, [] { return 3; });
-    Array<Acc> norm(2), upper(2), factor(2), sum(33 * 4), grad(2 * 33 * 4);
+    Array<Acc> norm(2), upper(2), factor(2), sum(entries), grad(2 * entries);
     factor[1] = 1;
     ConvSum(kernels(), serial_, shape, x.data(), factor.data(), g.data(),
             sum.data());
     ConvGrad(kernels(), last_item_, shape, x.data(), g.data(), grad.data(),
              norm.data(), upper.data());
     double squares = 0;
-    for (int64_t k = 0; k < 33 * 4; ++k) {
+    for (int64_t k = 0; k < entries; ++k) {
       const double entry = 3 * reference::ToDouble(pixel[k / 4]);
       ASSERT_EQ(sum[k], entry);
-      ASSERT_EQ(grad[33 * 4 + k], entry);
+      ASSERT_EQ(grad[entries + k], entry);
       squares += entry * entry;
     }
     ASSERT_EQ(norm[1], squares);
@@ -61,7 +61,7 @@ TEST_P(ConvOffsetsTest, LastExampleOfTheOutputGradient) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
-    const int64_t pixels = 101 * 101;
+    const int64_t pixels = 10201;
     const ConvShape shape = OnePixelKernel(420, 101, 101, 1, 1, 1024);
     FarArray<T> g(420 * pixels * 1024);
     const auto pixel = Integers<T>(random_, 16);
