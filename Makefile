@@ -49,8 +49,9 @@ format: setup ## rewrite all code in the project's format
 	$(PY) -m ruff check --fix --exit-zero
 	$(PY) -m ruff format
 
-bench: setup ## run the kernel benchmarks; make bench BENCH="--benchmark_filter=gemm" selects
-	@bazel run --repo_env=BK_JAX_PYTHON=$(CURDIR)/$(PY) //benchmarks/kernels:kernels_benchmark -- $(BENCH)
+PROGRAM := kernels:kernels_benchmark
+bench: setup ## run a benchmark; make bench PROGRAM=ops:dense_benchmark BENCH="--budget 1" selects
+	@bazel run --repo_env=BK_JAX_PYTHON=$(CURDIR)/$(PY) //benchmarks/$(PROGRAM) -- $(BENCH)
 
 wheel: setup ## build a wheel into dist/, install it into a new environment and use it there
 	@tools/check_wheel.sh
