@@ -24,13 +24,13 @@ ConvShape OnePixelKernel(int64_t batch, int64_t in, int64_t out, int64_t stride,
           cin,         cout};
 }
 
-// One image of 8193 x 8193 pixels, of which the corners are met: the gradient
+// One image of 12001 x 12001 pixels, of which the corners are met: the gradient
 // is that of the last pixel.
 TEST_P(ConvOffsetsTest, LastPixelOfALargeImage) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
-    const int64_t size = 8193, entries = 132;
+    const int64_t size = 12001, entries = 132;
     const ConvShape shape = OnePixelKernel(2, size, 2, size - 1, 33, 4);
     FarArray<T> x(2 * size * size * 33);
     const auto pixel = Integers<T>(random_, 33);

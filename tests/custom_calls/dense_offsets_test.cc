@@ -23,14 +23,14 @@ BK_INSTANTIATE_FOR_EACH_ISA(DenseOffsetsTest);
 constexpr int64_t kNarrow = 40;
 constexpr int64_t kFar = int64_t{1} << 32;
 
-// Examples that make an array of `elements` each a far one.
-int64_t FarBatch(int64_t elements) { return kFar / elements + 1; }
+// So many examples of `elements` each that the last one begins beyond kFar.
+int64_t FarBatch(int64_t elements) { return kFar / elements + 2; }
 
 TEST_P(DenseOffsetsTest, GhostNormOfTheLastExample) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
-    const int64_t wide = 1 << 19;
+    const int64_t wide = 1 << 16;
     const GhostNormShape alone = {1, 1, 3, wide, wide};
     GhostNormShape shape = alone;
     shape.batch = FarBatch(3 * wide);
@@ -101,7 +101,7 @@ TEST_P(DenseOffsetsTest, PerSampleGradOfTheLastTile) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
-    const int64_t wide = 46342;
+    const int64_t wide = 46560;
     const GhostNormShape shape = {2, 1, 1, wide, wide};
     const auto ends = Integers<T>(random_, kNarrow);
     Array<T> a(2 * wide), g(2 * wide);
@@ -152,24 +152,24 @@ TEST_P(DenseOffsetsTest, ClippedGemmReadsTheLastExample) {
   });
 }
 
-// Three weights with more than 2^30 entries each.
+// Four weights with more than 2^30 entries each.
 TEST_P(DenseOffsetsTest, ClippedGemmWritesTheLastTile) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
     const int64_t wide = 40000;
-    const ClippedGemmShape shape = {1, 3, 1, wide, wide};
-    const auto lhs = Integers<T>(random_, 3 * wide);
-    const auto rhs = Integers<T>(random_, 3 * wide);
+    const ClippedGemmShape shape = {1, 4, 1, wide, wide};
+    const auto lhs = Integers<T>(random_, 4 * wide);
+    const auto rhs = Integers<T>(random_, 4 * wide);
     const Acc factor = 3;
-    FarArray<Acc> sum(3 * wide * wide);
+    FarArray<Acc> sum(4 * wide * wide);
     ClippedGemm(kernels(), last_item_, shape, lhs.data(), &factor, rhs.data(),
                 sum.data());
     for (int64_t i = 1; i <= kNarrow; ++i) {
       for (int64_t j = 1; j <= kNarrow; ++j) {
         ASSERT_EQ(*sum.Last((i - 1) * wide + j),
-                  3 * reference::ToDouble(lhs[3 * wide - i]) *
-                      reference::ToDouble(rhs[3 * wide - j]));
+                  3 * reference::ToDouble(lhs[4 * wide - i]) *
+                      reference::ToDouble(rhs[4 * wide - j]));
       }
     }
   });

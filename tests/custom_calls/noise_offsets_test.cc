@@ -40,7 +40,7 @@ TEST_P(NoiseOffsetsTest, LastElementsOfOneRow) {
 TEST_P(NoiseOffsetsTest, LastRowOfABlock) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
-    const int64_t size[] = {kFar / 1000 + 1, 1000};
+    const int64_t size[] = {kFar / 1000 + 2, 1000};
     const int64_t start[] = {5, 7};
     const int64_t whole[] = {size[0] + 5, 2000};
     FarArray<T> x(size[0] * size[1]);

@@ -108,15 +108,15 @@ TEST_P(SparseOffsetsTest, EmbeddingNormOfTheLastExample) {
   });
 }
 
-// left [2, 3, 2^30]: the last column of the last position.
+// left [2, 6, 2^30]: the last column of the last position.
 TEST_P(SparseOffsetsTest, TiedCrossOfAWideTable) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
-    const TiedCrossShape shape = {2, 3, 1 << 30, 1, 1};
-    FarArray<T> left(6 * shape.rows);
+    const TiedCrossShape shape = {2, 6, 1 << 30, 1, 1};
+    FarArray<T> left(12 * shape.rows);
     *left.Last(1) = reference::FromDouble<T>(5);
-    const auto right = Filled<T>(6, [] { return 3; });
+    const auto right = Filled<T>(12, [] { return 3; });
     const auto g = Filled<T>(2, [] { return 7; });
     const auto ids = LastIds(2, 1, (1 << 30) - 1);
     Array<Acc> cross(2), upper(2);
@@ -130,7 +130,7 @@ TEST_P(SparseOffsetsTest, TiedCrossOfTheLastExample) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
-    const TiedCrossShape shape = {1366, 3, 2, 3, kWide};
+    const TiedCrossShape shape = {1368, 3, 2, 3, kWide};
     FarArray<T> right(shape.batch * 3 * kWide), g(shape.batch * 3 * kWide);
     *right.Last(1) = reference::FromDouble<T>(3);
     *g.Last(1) = reference::FromDouble<T>(7);
