@@ -1,0 +1,26 @@
+"""Privacy: from a budget to a noise multiplier, and a record of what has been spent.
+
+    plan = privacy.plan(target_epsilon=3, delta=1e-6, num_examples=50_000, batch_size=256, epochs=10)
+    grad_fn = bk_jax.dp_value_and_grad(loss_fn, **plan.options())
+    with privacy.open_ledger("run.ledger", plan) as ledger:
+        for step in ledger: ...
+
+The accounting is `dp_accounting`'s (`pip install "bk_jax[train]"`); there is no accountant here.
+"""
+
+from bk_jax.privacy.calibration import plan
+from bk_jax.privacy.ledger import Ledger, Step, open_ledger
+from bk_jax.privacy.privacy_plan import PrivacyPlan
+from bk_jax.privacy.privatizer import GaussianState, gaussian_privatizer
+from bk_jax.privacy.record import LedgerError
+
+__all__ = [
+    "GaussianState",
+    "Ledger",
+    "LedgerError",
+    "PrivacyPlan",
+    "Step",
+    "gaussian_privatizer",
+    "open_ledger",
+    "plan",
+]

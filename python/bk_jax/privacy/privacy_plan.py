@@ -1,0 +1,123 @@
+"""The privacy plan: what a run will do, as far as its epsilon depends on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from bk_jax.privacy import accounting, checks
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrivacyPlan:
+    """`steps` noisy sums of clipped gradients, each over a Poisson sample of the data.
+
+    `bk_jax.privacy.plan` finds the noise multiplier for a budget; with a known noise multiplier make
+    the plan directly:
+
+    >>> plan = PrivacyPlan(num_examples=1000, batch_size=100, steps=50, delta=1e-5, noise_multiplier=2)
+    >>> print(f"{plan.epsilon(25):.2f} {plan.epsilon():.2f}")
+    1.19 1.65
+
+    Attributes:
+      num_examples: size of the data set, or number of users when a unit is a user. Taken as public.
+      batch_size: EXPECTED size of a batch: each example is taken with chance `batch_size /
+        num_examples`, independently. The sum is divided by this constant, never by the actual size.
+      steps: how many noisy sums are released.
+      delta: the delta of the guarantee.
+      noise_multiplier: standard deviation of the noise in units of the clip norm, whatever the
+        neighbouring relation.
+      l2_clip_norm: norm to which each example's gradient is clipped.
+      max_batch_size: `None`: batches have the size that they have. A number: a batch that is larger is
+        cut to a uniformly random subset of this size ("truncated Poisson"), which costs a little
+        epsilon and is accounted for.
+      accountant: `"pld"` (tight) or `"rdp"`, both of `dp_accounting`.
+      neighboring_relation: what one record does between two data sets that must look alike:
+        `"add_or_remove_one"`, `"replace_one"` or `"replace_special"` (by an empty record).
+      pld_interval: grid of the `"pld"` accountant. A coarse one is quick and only overstates epsilon.
+    """
+
+    num_examples: int
+    batch_size: float
+    steps: int
+    delta: float
+    noise_multiplier: float
+    l2_clip_norm: float = 1.0
+    max_batch_size: int | None = None
+    accountant: str = "pld"
+    neighboring_relation: str = "add_or_remove_one"
+    pld_interval: float = 1e-4
+
+    def __post_init__(self) -> None:
+        num_examples = checks.whole_number("num_examples", self.num_examples, 1)
+        batch_size = checks.batch_size(self.batch_size, num_examples)
+        truncated = self.max_batch_size is not None
+        checked: dict[str, Any] = {
+            "num_examples": num_examples,
+            "batch_size": batch_size,
+            "steps": checks.whole_number("steps", self.steps, 1),
+            "delta": checks.delta(self.delta, num_examples),
+            "noise_multiplier": checks.positive("noise_multiplier", self.noise_multiplier),
+            "l2_clip_norm": checks.positive("l2_clip_norm", self.l2_clip_norm),
+            "pld_interval": checks.positive("pld_interval", self.pld_interval),
+        }
+        if truncated:
+            checked["max_batch_size"] = checks.max_batch_size(self.max_batch_size, batch_size)
+        checks.choice("accountant", self.accountant, checks.ACCOUNTANTS)
+        checks.choice("neighboring_relation", self.neighboring_relation, checks.RELATIONS)
+        checks.supported(self.accountant, self.neighboring_relation, truncated)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def sampling_probability(self) -> float:
+        """The chance of each example to be in a batch."""
+        return self.batch_size / self.num_examples
+
+    @property
+    def sampling(self) -> str:
+        """`"poisson"` or `"truncated poisson"`."""
+        return "poisson" if self.max_batch_size is None else "truncated poisson"
+
+    def options(self) -> dict[str, float]:
+        """What `bk_jax.dp_value_and_grad` must be told, as keyword arguments."""
+        return {
+            "l2_clip_norm": self.l2_clip_norm,
+            "noise_multiplier": self.noise_multiplier,
+            "normalize_by": self.batch_size,
+        }
+
+    def event(self, steps: int | None = None) -> Any:
+        """What `steps` steps (default: all) release, as a `dp_accounting.DpEvent`."""
+        return accounting.event(self, self._count(steps))
+
+    def epsilon(self, steps: int | None = None, *, group_size: int = 1) -> float:
+        """The epsilon at `delta` of `steps` steps (default: all), more than planned included.
+
+        Args:
+          steps: how many noisy sums have been released.
+          group_size: how many records of the data set one person may own. Plain Poisson batches are
+            analysed exactly with `"pld"` (a mixture of Gaussians, one for each number of the group's
+            records in the batch), except for `"replace_one"`; otherwise the general bound is taken:
+            (e, d) for one record is (k e, d (exp(k e) - 1) / (exp(e) - 1)) for k.
+        """
+        size = checks.whole_number("group_size", group_size, 1)
+        if size > self.num_examples:
+            raise ValueError(f"group_size {size} exceeds num_examples {self.num_examples}.")
+        return accounting.epsilon(self, self._count(steps), size)
+
+    def describe(self) -> str:
+        """The guarantee in words, with all that it rests on."""
+        cut = f", cut to {self.max_batch_size}" if self.max_batch_size is not None else ""
+        return (
+            f"({self.epsilon():.3g}, {self.delta:.3g})-differential privacy after {self.steps} steps, "
+            f"for data sets that differ by: {self.neighboring_relation.replace('_', ' ')} record\n"
+            f"batches: each of {self.num_examples} examples with chance {self.sampling_probability:.4g}"
+            f", {self.batch_size:g} expected{cut} ({self.sampling})\n"
+            f"gradients: clipped to norm {self.l2_clip_norm:g}, noise of standard deviation "
+            f"{self.noise_multiplier:.4g} x {self.l2_clip_norm:g} on their sum\n"
+            f"accounting: dp_accounting, {self.accountant}"
+        )
+
+    def _count(self, steps: int | None) -> int:
+        return self.steps if steps is None else checks.whole_number("steps", steps, 0)

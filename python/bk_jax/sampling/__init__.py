@@ -1,0 +1,28 @@
+"""Sampling: Poisson batches at one compiled shape, and units of several examples.
+
+    sampler = sampling.PoissonSampler.of(plan)
+    loader = sampling.Loader(data, sampler, physical_batch_size=64)
+    for batch in loader.physical_batches(step.sampling_key): ...
+
+Privacy accounting of a sampled batch holds for the sampling that it assumes. Shuffled batches of a
+fixed size are not Poisson samples, whatever their size.
+"""
+
+from bk_jax.sampling.accumulate import Accumulated, accumulated
+from bk_jax.sampling.batches import Batch, PaddedCollate, stack
+from bk_jax.sampling.loader import Loader
+from bk_jax.sampling.poisson import PoissonSampler
+from bk_jax.sampling.units import Units, group_by_user, unit_loss
+
+__all__ = [
+    "Accumulated",
+    "Batch",
+    "Loader",
+    "PaddedCollate",
+    "PoissonSampler",
+    "Units",
+    "accumulated",
+    "group_by_user",
+    "stack",
+    "unit_loss",
+]

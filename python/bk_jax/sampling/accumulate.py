@@ -1,0 +1,129 @@
+"""Accumulation: a logical batch in physical parts, with one draw of noise for all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bk_jax import validate
+from bk_jax.api import DPValueAndGrad
+from bk_jax.noise import add_noise
+from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.sampling.batches import Batch
+
+
+class Sums(NamedTuple):
+    """What has been added up: clipped gradients of the real leaves, losses, and examples."""
+
+    gradients: list[jax.Array]
+    loss: jax.Array
+    size: jax.Array
+
+
+def accumulated(grad_fn: DPValueAndGrad) -> Accumulated:
+    """Makes `grad_fn` take a batch in parts: clip each, add them up, add noise once, divide once.
+
+    The noise, and what it is divided by, are those of `grad_fn` on the whole batch; the sum differs by
+    the order of additions alone. Sums are kept in float32 at least. Parts are compiled once, since all
+    have one shape, and so is the end; do not put `jax.jit` around the result, whose parts are a loop in
+    Python.
+
+    >>> import jax, jax.numpy as jnp, bk_jax, numpy as np
+    >>> from bk_jax import sampling
+    >>> grad_fn = bk_jax.dp_value_and_grad(lambda w, x: jnp.sum(w * x), noise_multiplier=0.0)
+    >>> loader = sampling.Loader(np.ones((20, 1)), sampling.PoissonSampler(20, 20), 8)
+    >>> parts = loader.physical_batches(jax.random.key(0))
+    >>> value, grads = sampling.accumulated(grad_fn)(jnp.zeros(1), parts)
+    >>> print(grads)
+    [20.]
+
+    Args:
+      grad_fn: of `dp_value_and_grad`, with the parameters as argument 0 and the batch as argument 1,
+        without `has_aux` and `return_stats`.
+
+    Returns:
+      A function `(params, batches, *others, key=None) -> (value, grads)`. `batches` are
+      `bk_jax.sampling.Batch`es; of none of them comes pure noise. An argument that is a PRNG key for the
+      loss (`prng_argnum`) is folded with the number of the part.
+    """
+    signature = grad_fn.signature
+    if signature.argnums != (0,) or signature.batch_argnums != (1,) or not grad_fn.single:
+        raise ValueError(
+            "accumulated needs a grad_fn with argnums=0 and batch_argnums=1, got argnums="
+            f"{signature.argnums} and batch_argnums={signature.batch_argnums}."
+        )
+    if signature.has_aux or grad_fn.return_stats:
+        raise ValueError(
+            "accumulated returns the value and the gradient; make grad_fn without has_aux and "
+            "return_stats, which are per example."
+        )
+    return Accumulated(grad_fn)
+
+
+class Accumulated:
+    """The function that `accumulated` returns."""
+
+    def __init__(self, grad_fn: DPValueAndGrad):
+        self.grad_fn = grad_fn
+        self._add: Callable[..., Sums] = jax.jit(self._add_part, donate_argnums=0)
+        self._end: Callable[..., Any] = jax.jit(self._finish)
+
+    def __call__(
+        self, params: Any, batches: Iterable[Batch], *others: Any, key: Any = None
+    ) -> tuple[jax.Array, Any]:
+        """Adds up the parts; see `accumulated`."""
+        validate.key_given(key, self.grad_fn.noise_multiplier)
+        sums = _zeros(params)
+        for number, batch in enumerate(batches):
+            sums = self._add(sums, params, batch, others, number)
+        return self._end(sums, params, key)
+
+    def _add_part(
+        self, sums: Sums, params: Any, batch: Batch, others: tuple[Any, ...], number: Any
+    ) -> Sums:
+        wide = jnp.result_type(jnp.float32, *sums.gradients)
+        part = dataclasses.replace(self.grad_fn, noise_multiplier=0.0, normalize_by=1.0, dtype=wide)
+        args = [params, batch.examples, *others]
+        if (prng := self.grad_fn.signature.prng_argnum) is not None:
+            args[prng] = jax.random.fold_in(args[prng], number)
+        value, grads = part(*args, is_padding_example=batch.is_padding_example)
+        real = jnp.sum(~jnp.asarray(batch.is_padding_example))
+        totals = zip(sums.gradients, _real_leaves(grads), strict=True)
+        return Sums(
+            [(total + new).astype(total.dtype) for total, new in totals],
+            sums.loss + (value * real).astype(sums.loss.dtype),
+            sums.size + real,
+        )
+
+    def _finish(self, sums: Sums, params: Any, key: Any) -> tuple[jax.Array, Any]:
+        grad_fn, totals = self.grad_fn, sums.gradients
+        if key is not None:
+            sensitivity = dataclasses.replace(grad_fn, normalize_by=1.0).sensitivity()
+            totals = add_noise(totals, key, grad_fn.noise_multiplier * sensitivity)
+        rest = iter(totals)
+        grads = jax.tree_util.tree_map(
+            lambda leaf: (
+                (next(rest) / grad_fn.normalize_by).astype(grad_fn.dtype or leaf.dtype)
+                if _is_real(leaf)
+                else jnp.zeros(leaf.shape, leaf.dtype)
+            ),
+            params,
+        )
+        return sums.loss / jnp.maximum(sums.size, 1), grads
+
+
+def _zeros(params: Any) -> Sums:
+    gradients = [jnp.zeros(x.shape, accumulation_dtype(x.dtype)) for x in _real_leaves(params)]
+    return Sums(gradients, jnp.zeros(()), jnp.zeros((), jnp.int32))
+
+
+def _real_leaves(tree: Any) -> list[Any]:
+    return [leaf for leaf in jax.tree_util.tree_leaves(tree) if _is_real(leaf)]
+
+
+def _is_real(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)

@@ -1,0 +1,71 @@
+"""Poisson sampling: each example is in the batch or not, by a coin of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bk_jax.privacy import checks
+from bk_jax.privacy.privacy_plan import PrivacyPlan
+
+NUMBERS = 2**64  # each example draws one of these
+
+
+@dataclasses.dataclass(frozen=True)
+class PoissonSampler:
+    """Draws the batch of a step from the step's key alone, so a resumed run draws the same.
+
+    An example is taken if its 64-bit number is below `batch_size / num_examples` of all numbers,
+    rounded down, so it is never likelier than accounted for. (A float32 uniform has 23 bits: at a
+    chance of one in a million it is off by up to a tenth.) If more than `max_batch_size` are taken,
+    those with the smallest numbers stay, which is a uniformly random subset.
+
+    >>> import jax
+    >>> sampler = PoissonSampler(num_examples=1000, batch_size=5)
+    >>> [len(sampler.indices(jax.random.key(step))) for step in range(6)]
+    [6, 4, 5, 10, 3, 6]
+    """
+
+    num_examples: int
+    batch_size: float
+    max_batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.whole_number("num_examples", self.num_examples, 1)
+        checks.batch_size(self.batch_size, self.num_examples)
+        if self.max_batch_size is not None:
+            checks.max_batch_size(self.max_batch_size, self.batch_size)
+
+    @staticmethod
+    def of(plan: PrivacyPlan) -> PoissonSampler:
+        """The sampler that a plan's accounting assumes."""
+        return PoissonSampler(plan.num_examples, plan.batch_size, plan.max_batch_size)
+
+    def indices(self, key: jax.Array) -> np.ndarray[Any, Any]:
+        """The examples of a batch, in order; `int64` of any length, zero included."""
+        numbers = _numbers(key, self.num_examples)
+        limit = int(Fraction(self.batch_size / self.num_examples) * NUMBERS)
+        if limit == 0:
+            return np.zeros(0, np.int64)
+        chosen = np.flatnonzero(numbers <= np.uint64(limit - 1))
+        if self.max_batch_size is None or len(chosen) <= self.max_batch_size:
+            return chosen
+        smallest = np.argpartition(numbers[chosen], self.max_batch_size)[: self.max_batch_size]
+        return np.sort(chosen[smallest])
+
+    def batches(self, keys: Iterable[jax.Array]) -> Iterator[list[int]]:
+        """Lists of indices, one for each key: a `batch_sampler` for PyTorch-like loaders."""
+        for key in keys:
+            yield self.indices(key).tolist()
+
+
+def _numbers(key: jax.Array, count: int) -> np.ndarray[Any, Any]:
+    """One independent 64-bit number per example."""
+    words = np.asarray(jax.random.bits(key, (count, 2), jnp.uint32)).astype(np.uint64)
+    return words[:, 0] << np.uint64(32) | words[:, 1]
