@@ -65,16 +65,15 @@ def test_a_seeded_ledger_repeats_and_two_others_differ(tmp_path):
 def test_the_step_is_on_disk_before_its_key_exists(path, monkeypatch):
     with privacy.open_ledger(path, PLAN) as ledger:
         seen = []
-        fold_in = jax.random.fold_in
 
-        def watched(key, number):
-            seen.append(recorded_steps(path))
-            return fold_in(key, number)
+        def watched(secret, number):
+            seen.append((int(number), recorded_steps(path)))
+            return secret, secret
 
-        monkeypatch.setattr(jax.random, "fold_in", watched)
+        monkeypatch.setattr(privacy.ledger, "_step_keys", watched)
         ledger.take()
         ledger.take()
-    assert seen == [1, 1, 2, 2]
+    assert seen == [(0, 1), (1, 2)]
 
 
 def test_taking_more_than_planned_is_refused(path):

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import bk_jax.random
@@ -97,10 +96,6 @@ class Ledger:
     def __init__(self, path: Path, record: Record, lock: Lock):
         self._path, self._record, self._lock = path, record, lock
         self._owner: int | None = os.getpid()
-        root = jax.random.wrap_key_data(
-            jnp.asarray(np.asarray(record.key, np.uint32)), impl=bk_jax.random.CHACHA20
-        )
-        self._noise, self._sampling = (jax.random.fold_in(root, use) for use in (NOISE, SAMPLING))
 
     @property
     def plan(self) -> PrivacyPlan:
@@ -147,8 +142,7 @@ class Ledger:
         ahead = dataclasses.replace(self._record, steps=number + 1)
         write_durably(self._path, ahead.to_json())
         self._record = ahead
-        keys = (jax.random.fold_in(use, number) for use in (self._noise, self._sampling))
-        return Step(number, *keys)
+        return Step(number, *_step_keys(np.asarray(ahead.key, np.uint32), np.uint32(number)))
 
     def __iter__(self) -> Iterator[Step]:
         while self.steps < self.plan.steps:
@@ -164,6 +158,13 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@jax.jit
+def _step_keys(secret: jax.Array, number: jax.Array) -> list[jax.Array]:
+    root = jax.random.wrap_key_data(secret, impl=bk_jax.random.CHACHA20)
+    uses = [jax.random.fold_in(root, use) for use in (NOISE, SAMPLING)]
+    return [jax.random.fold_in(use, number) for use in uses]
 
 
 def _start(

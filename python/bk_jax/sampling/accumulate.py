@@ -86,17 +86,20 @@ class Accumulated:
         self, sums: Sums, params: Any, batch: Batch, others: tuple[Any, ...], number: Any
     ) -> Sums:
         wide = jnp.result_type(jnp.float32, *sums.gradients)
-        part = dataclasses.replace(self.grad_fn, noise_multiplier=0.0, normalize_by=1.0, dtype=wide)
+        part = dataclasses.replace(
+            self.grad_fn, noise_multiplier=0.0, normalize_by=1.0, dtype=wide, return_stats=True
+        )
         args = [params, batch.examples, *others]
         if (prng := self.grad_fn.signature.prng_argnum) is not None:
             args[prng] = jax.random.fold_in(args[prng], number)
-        value, grads = part(*args, is_padding_example=batch.is_padding_example)
-        real = jnp.sum(~jnp.asarray(batch.is_padding_example))
+        is_padding = jnp.asarray(batch.is_padding_example)
+        _, grads, stats = part(*args, is_padding_example=is_padding)
+        loss = jnp.sum(jnp.where(is_padding, 0, stats.losses.astype(sums.loss.dtype)))
         totals = zip(sums.gradients, _real_leaves(grads), strict=True)
         return Sums(
             [(total + new).astype(total.dtype) for total, new in totals],
-            sums.loss + (value * real).astype(sums.loss.dtype),
-            sums.size + real,
+            sums.loss + loss,
+            sums.size + jnp.sum(~is_padding),
         )
 
     def _finish(self, sums: Sums, params: Any, key: Any) -> tuple[jax.Array, Any]:

@@ -79,7 +79,11 @@ class Loader:
             template = None if len(indices) else self.source[0]
             collate = PaddedCollate(size, template, self.collate_fn)
             return collate(_items(self.source, indices.tolist()))
-        rows = jax.tree_util.tree_map(lambda x: np.asarray(x[indices]), self.source)
+        places = np.zeros(
+            size, np.int64
+        )  # one shape, also for what a device compiles to fetch rows
+        places[: len(indices)] = indices
+        rows = jax.tree_util.tree_map(lambda x: np.asarray(x[places]), self.source)
         return pad(rows, len(indices), size)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -67,5 +68,10 @@ class PoissonSampler:
 
 def _numbers(key: jax.Array, count: int) -> np.ndarray[Any, Any]:
     """One independent 64-bit number per example."""
-    words = np.asarray(jax.random.bits(key, (count, 2), jnp.uint32)).astype(np.uint64)
+    words = np.asarray(_words(key, count)).astype(np.uint64)
     return words[:, 0] << np.uint64(32) | words[:, 1]
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _words(key: jax.Array, count: int) -> jax.Array:
+    return jax.random.bits(key, (count, 2), jnp.uint32)
