@@ -176,6 +176,21 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         privacy.open_ledger(tmp_path / "b", PLAN, checkpoint=saved)
 
 
+@pytest.mark.parametrize("checkpoint", [{}, {"ledger": 1}, {"ledger": "x", "steps": 0}, 7])
+def test_what_is_no_checkpoint_is_refused(path, checkpoint):
+    privacy.open_ledger(path, PLAN).close()
+    with pytest.raises(privacy.LedgerError, match="must be what Ledger.checkpoint.. returned"):
+        privacy.open_ledger(path, PLAN, checkpoint=checkpoint)
+
+
+def test_a_checkpoint_may_have_been_arrays(path):
+    with privacy.open_ledger(path, PLAN) as ledger:
+        ledger.take()
+        saved = jax.tree.map(np.int32, ledger.checkpoint())
+    with privacy.open_ledger(path, PLAN, checkpoint=saved) as ledger:
+        assert ledger.steps == 1
+
+
 def test_another_plan_is_refused_and_the_difference_named(path):
     privacy.open_ledger(path, PLAN).close()
     other = dataclasses.replace(PLAN, noise_multiplier=3.0)

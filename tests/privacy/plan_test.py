@@ -226,6 +226,12 @@ def test_a_group_that_nothing_protects_has_infinite_epsilon():
     assert plan.epsilon(group_size=40) == math.inf
 
 
+def test_the_search_for_the_general_bound_ends_where_noise_hides_everything():
+    plan = small(steps=1, noise_multiplier=1e7, accountant="rdp", batch_size=1000)
+    assert 0 < plan.epsilon(group_size=2) < 0.1
+    assert privacy.accounting._least(lambda single: True) == privacy.accounting.LEAST_EPSILON
+
+
 # --- calibration ----------------------------------------------------------------------------------
 
 

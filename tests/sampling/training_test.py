@@ -31,6 +31,7 @@ def make_plan(max_batch_size):
         delta=1e-3,
         noise_multiplier=1.0,
         max_batch_size=max_batch_size,
+        pld_interval=0.02,
     )
 
 

@@ -12,7 +12,7 @@ from bk_jax.privacy.extras import require
 if TYPE_CHECKING:
     from bk_jax.privacy.privacy_plan import PrivacyPlan
 
-LARGEST_EPSILON = 1e4  # a search for epsilon ends here; nothing near it is a guarantee
+LEAST_EPSILON, LARGEST_EPSILON = 1e-4, 1e4  # where a search for epsilon begins and ends
 
 
 def event(plan: PrivacyPlan, steps: int, num_examples: int | None = None) -> Any:
@@ -102,12 +102,12 @@ def _log_growth(single: float, group_size: int) -> float:
 
 def _least(fits: Callable[[float], bool]) -> float:
     """The least number that fits, from above, to 1e-3 of itself; infinity if none does."""
-    upper = 1e-3
+    upper = LEAST_EPSILON
     while not fits(upper):
         upper *= 2
         if upper > LARGEST_EPSILON:
             return math.inf
-    lower = upper / 2 if upper > 1e-3 else 0.0
+    lower = max(upper / 2, LEAST_EPSILON)
     while upper - lower > 1e-3 * upper:
         middle = (lower + upper) / 2
         lower, upper = (lower, middle) if fits(middle) else (middle, upper)

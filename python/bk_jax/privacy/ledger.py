@@ -112,7 +112,7 @@ class Ledger:
         return self.plan.epsilon(self.steps)
 
     def checkpoint(self) -> dict[str, Any]:
-        """What to save beside the model: plain values, nothing secret."""
+        """What to save beside the model: two plain integers, nothing secret."""
         return {"ledger": self._record.name, "steps": self.steps}
 
     def take(self, number: int | None = None) -> Step:
@@ -185,7 +185,7 @@ def _start(
             "get one from the operating system."
         )
     words = tuple(int(word) for word in np.asarray(jax.random.key_data(secret)))
-    record = Record(name=secrets.token_hex(16), steps=0, key=words, plan=plan)
+    record = Record(name=secrets.randbits(31), steps=0, key=words, plan=plan)
     write_durably(path, record.to_json())
     return record
 
@@ -208,9 +208,7 @@ def _check_checkpoint(
     path: Path, record: Record, checkpoint: Mapping[str, Any] | None, forfeit: bool
 ) -> None:
     """The model must stand where the ledger stands, or its owner gives up the steps in between."""
-    if checkpoint is not None and checkpoint["ledger"] != record.name:
-        raise LedgerError(f"the checkpoint belongs to another ledger than {path}.")
-    reached = 0 if checkpoint is None else int(checkpoint["steps"])
+    reached = 0 if checkpoint is None else _steps_at(path, record, checkpoint)
     if reached > record.steps:
         raise LedgerError(
             f"{path} has {record.steps} steps on record, but the checkpoint was made at step {reached}: "
@@ -224,3 +222,16 @@ def _check_checkpoint(
             "their keys used: pass forfeit=True to go on without them, or start a new ledger elsewhere, "
             "whose epsilon then adds to this one's."
         )
+
+
+def _steps_at(path: Path, record: Record, checkpoint: Mapping[str, Any]) -> int:
+    """How far this ledger was when the checkpoint was made."""
+    try:
+        name, steps = int(checkpoint["ledger"]), int(checkpoint["steps"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise LedgerError(
+            f"checkpoint must be what Ledger.checkpoint() returned, got {checkpoint!r}."
+        ) from error
+    if name != record.name:
+        raise LedgerError(f"the checkpoint belongs to another ledger than {path}.")
+    return steps

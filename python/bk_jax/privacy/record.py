@@ -19,7 +19,7 @@ class LedgerError(RuntimeError):
 class Record:
     """What the file holds. The key is a secret: who has it can subtract the noise."""
 
-    name: str
+    name: int
     steps: int
     key: tuple[int, ...]
     plan: PrivacyPlan
