@@ -179,7 +179,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 @pytest.mark.parametrize("checkpoint", [{}, {"ledger": 1}, {"ledger": "x", "steps": 0}, 7])
 def test_what_is_no_checkpoint_is_refused(path, checkpoint):
     privacy.open_ledger(path, PLAN).close()
-    with pytest.raises(privacy.LedgerError, match="must be what Ledger.checkpoint.. returned"):
+    with pytest.raises(privacy.LedgerError, match=r"must be what Ledger\.checkpoint\(\) returned"):
         privacy.open_ledger(path, PLAN, checkpoint=checkpoint)
 
 

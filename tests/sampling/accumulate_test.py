@@ -37,7 +37,7 @@ def equal(left, right):
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
-@pytest.mark.parametrize("count", [0, 1, 4, 11])
+@pytest.mark.parametrize("count", [0, 11])
 @pytest.mark.parametrize("noise_multiplier", [0.0, 2.0])
 def test_parts_give_the_value_the_sum_and_the_noise_of_the_whole(count, noise_multiplier):
     grad_fn = bk_jax.dp_value_and_grad(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,9 +20,12 @@ DATA = {
 OPTIMIZER = optax.adam(0.1)
 
 
+PARAMS = {"w": np.zeros(4, np.float32), "b": np.float32(0)}
+
+
+@functools.cache
 def start():
-    params = {"w": np.zeros(4, np.float32), "b": np.float32(0)}
-    return params, OPTIMIZER.init(params)
+    return PARAMS, jax.tree.map(np.asarray, OPTIMIZER.init(PARAMS))
 
 
 def make_plan(max_batch_size):

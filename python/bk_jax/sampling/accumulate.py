@@ -119,6 +119,7 @@ class Accumulated:
         return sums.loss / jnp.maximum(sums.size, 1), grads
 
 
+@jax.jit
 def _zeros(params: Any) -> Sums:
     gradients = [jnp.zeros(x.shape, accumulation_dtype(x.dtype)) for x in _real_leaves(params)]
     return Sums(gradients, jnp.zeros(()), jnp.zeros((), jnp.int32))
