@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "custom_calls/cpu/conv_grad.h"
+#include "custom_calls/cpu/conv_gram.h"
 #include "custom_calls/cpu/dispatch.h"
 #include "tests/xla_plugin/fake_schedulers.h"
 #include "xla_plugin/parallel_for.h"
@@ -32,6 +33,7 @@ constexpr LayerSize kLayers[] = {
     {"resnet_14", 14, 256, 256, 3, 1},   {"resnet_7", 7, 512, 512, 3, 1},
     {"resnet_1x1", 56, 64, 128, 1, 2},   {"vgg_224", 224, 3, 64, 3, 1},
     {"vgg_112", 112, 64, 128, 3, 1},     {"vgg_28", 28, 512, 512, 3, 1},
+    {"vgg_14", 14, 512, 512, 3, 1},      {"resnet_14_7", 14, 256, 512, 3, 2},
 };
 
 constexpr int64_t kBatch = 2;
@@ -79,6 +81,10 @@ struct Layer {
     ConvNorm(kernels, parallel, shape, x.data(), g.data(), norm.data(),
              upper.data());
   }
+  void GramNorm(const CpuKernels& kernels, Parallel& parallel) {
+    ConvGramNorm(kernels, parallel, shape, x.data(), g.data(), norm.data(),
+                 upper.data());
+  }
   void Grad(const CpuKernels& kernels, Parallel& parallel) {
     ConvGrad(kernels, parallel, shape, x.data(), g.data(), grad.data(),
              norm.data(), upper.data());
@@ -122,6 +128,8 @@ int main(int argc, char** argv) {
     for (int threads : {1, 2}) {
       for (const bk::LayerSize& size : bk::kLayers) {
         bk::Register("conv_norm", &bk::Layer::Norm, *kernels, size, threads);
+        bk::Register("conv_gram_norm", &bk::Layer::GramNorm, *kernels, size,
+                     threads);
         bk::Register("conv_grad", &bk::Layer::Grad, *kernels, size, threads);
         bk::Register("conv_sum", &bk::Layer::Sum, *kernels, size, threads);
       }

@@ -5,6 +5,7 @@
 #include "custom_calls/cpu/clipped_gemm-inl.h"
 #include "custom_calls/cpu/clipped_scatter-inl.h"
 #include "custom_calls/cpu/conv-inl.h"
+#include "custom_calls/cpu/conv_gram-inl.h"
 #include "custom_calls/cpu/embedding_norm-inl.h"
 #include "custom_calls/cpu/gaussian_isa.h"
 #include "custom_calls/cpu/ghost_norm-inl.h"
@@ -23,7 +24,7 @@ template <class T>
 inline constexpr ElementKernels<T> kElementKernels = {
     GhostTileRow<T>,    GhostSingle<T>,    Spread<T>,
     ClippedGemmTile<T>, ProductTile<T>,    WeightedSumChunk<T>,
-    GaussianRange<T>,   kSparseKernels<T>, {ConvBlockSum<T>}};
+    GaussianRange<T>,   kSparseKernels<T>, {ConvBlockSum<T>, ConvGramLines<T>}};
 
 inline constexpr CpuKernels Table(const char* name) {
   return {name,
