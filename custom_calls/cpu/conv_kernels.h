@@ -29,6 +29,10 @@ inline constexpr int64_t kConvGradient = kConvPixels * kConvColumns;
 inline constexpr int64_t kConvKernelColumns = 16;
 inline constexpr int64_t kConvKernelSpan = 256;
 
+// A block of a depthwise convolution (cin = cout = 1) has this many vectors of
+// channels, o0 to o1 after channel `group`.
+inline constexpr int64_t kDepthwiseVectors = 4;
+
 // An example that is added to the block.
 template <class Acc>
 struct ConvExample {
@@ -131,6 +135,9 @@ template <class T>
 struct ConvKernels {
   ConvPartial (*block)(const ConvTask<T>& task, double* sums,
                        Accumulator<T>* scratch);
+  // The same for depthwise convolutions.
+  ConvPartial (*depthwise)(const ConvTask<T>& task, double* sums,
+                           Accumulator<T>* scratch);
   GramPartial (*gram)(const GramTask<T>& task, Accumulator<T>* scratch);
 };
 

@@ -63,6 +63,18 @@ inline std::vector<ConvShape> OddShapes() {
   ConvShape depthwise = Conv2d(6, 6, 3, 3, 1, 1);
   depthwise.groups = 9, depthwise.images = 3;
   shapes.push_back(depthwise);
+  ConvShape wide = Conv2d(9, 300, 3, 5, 1, 1);  // whole and partial vectors
+  wide.groups = 70;
+  wide.stride[1] = 2, wide.stride[2] = 3;
+  wide.out[1] = 5, wide.out[2] = 100;
+  shapes.push_back(wide);
+  ConvShape spread = Conv2d(4, 5, 3, 3, 1, 1);  // depthwise and transposed
+  spread.groups = 16, spread.input_dilation[2] = 2, spread.dilation[1] = 2;
+  spread.out[2] = 9;
+  shapes.push_back(spread);
+  ConvShape long_kernel = Conv2d(3, 40, 2, 200, 1, 1);
+  long_kernel.groups = 5;
+  shapes.push_back(long_kernel);
   ConvShape solid = Conv2d(5, 4, 2, 3, 3, 4);  // three dimensions
   solid.in[0] = 4, solid.out[0] = 2, solid.kernel[0] = 3, solid.low[0] = 1;
   solid.stride[0] = 2;

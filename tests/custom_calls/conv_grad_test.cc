@@ -127,6 +127,38 @@ TEST_P(ConvGradTest, BadExamplesSpoilThemselvesOnly) {
   for (int64_t k = 0; k < sum.size(); ++k) ASSERT_EQ(conv.sum[k], sum[k]);
 }
 
+TEST_P(ConvGradTest, DepthwiseBoundIsTight) {
+  ConvShape shape = Conv2d(30, 31, 3, 3, 1, 1);
+  shape.groups = 40;
+  Conv<float> conv(random_, shape);
+  conv.x = Normals<float>(random_, conv.x.size());
+  conv.g = Normals<float>(random_, conv.g.size(), 1e-3);
+  conv.Run(kernels(), serial_);
+  for (int64_t i = 0; i < 2; ++i) {
+    const auto exact = static_cast<double>(Squares(conv.Exact(i)));
+    EXPECT_GE(conv.norm_upper[i], exact);
+    // 258 roundings of S, and S is about sqrt(930) times the norm.
+    EXPECT_LE(conv.norm_upper[i], exact * (1 + 2 * 300 * 0x1p-24 * 50));
+    EXPECT_GE(conv.grad_upper[i], exact * (1 - 1e-4));
+  }
+}
+
+TEST_P(ConvGradTest, DepthwiseZeroAndBadExamples) {
+  ConvShape shape = Conv2d(6, 5, 3, 3, 1, 1);
+  shape.groups = 33;
+  Conv<float> conv(random_, shape);
+  conv.factor[1] = 0;
+  std::fill_n(conv.x.data(), conv.x_size, 0.0F);
+  conv.x[conv.x_size + 7] = std::nanf("");
+  conv.Run(kernels(), serial_);
+  EXPECT_EQ(conv.norm_upper[0], 0);
+  EXPECT_EQ(conv.grad_upper[0], 0);
+  EXPECT_FALSE(std::isfinite(conv.norm[1]));
+  EXPECT_FALSE(std::isfinite(conv.norm_upper[1]));
+  EXPECT_FALSE(std::isfinite(conv.grad_upper[1]));
+  for (int64_t k = 0; k < conv.sum.size(); ++k) ASSERT_EQ(conv.sum[k], 0);
+}
+
 TEST_P(ConvGradTest, ZeroIsZeroAndTinyIsNot) {
   Conv<float> conv(random_, Conv2d(6, 5, 3, 3, 4, 7));
   std::fill_n(conv.x.data(), conv.x.size(), 0.0F);
@@ -204,8 +236,11 @@ TEST_P(ConvGradTest, NeverBelowOnManySmallCases) {
         Conv2d(size(random_), size(random_), size(random_) % 3 + 1,
                size(random_), size(random_), size(random_));
     shape.batch = 1;
+    if (repeat % 4 < 2) {
+      shape.groups = 2 + 3 * size(random_), shape.cin = 1, shape.cout = 1;
+    }
     Conv<float> conv(random_, shape);
-    FillHard(random_, repeat, shape.cout, &conv.x, &conv.g);
+    FillHard(random_, repeat, shape.groups * shape.cout, &conv.x, &conv.g);
     conv.Run(kernels(), serial_);
     if (!std::isfinite(conv.norm_upper[0])) continue;
     const long double exact = Squares(conv.Exact(0));
