@@ -76,8 +76,7 @@ def test_small_integers_are_exact(implementation, dtype, case):
         assert each.upper.dtype == jnp.promote_types(dtype, jnp.float32)
 
 
-def native_norm(x, g, form, **window):
-    return ops.conv_norm(x, g, ops.Window(**window), form)
+FORMS = ("direct", "pixel_gram")
 
 
 @pytest.mark.native
@@ -86,25 +85,32 @@ def test_twins_and_native_calls_agree(dtype, case):
     window = case[-1]
     x, g = operands(case, normals, dtype)
     factor = normals(2, (3,), jnp.promote_types(dtype, jnp.float32))
-    window_attributes = window.attributes()
-    native = fresh_jit(lambda x, g: ops.conv_grad(x, g, window))(x, g)
-    twin = fresh_jit(lambda x, g: conv_grad_twin(x, g, **window_attributes))(x, g)
+
+    def native(x, g):
+        norms = [ops.conv_norm(x, g, window, form) for form in FORMS]
+        return ops.conv_grad(x, g, window)[0], ops.conv_sum(x, factor, g, window), norms
+
+    def twins(x, g):
+        how = window.attributes()
+        norms = [conv_norm_twin(x, g, form=form, **how) for form in FORMS]
+        return conv_grad_twin(x, g, **how)[0], conv_sum_twin(x, factor, g, **how)[0], norms
+
+    (grads, total, norms), (twin_grads, twin_total, twin_norms) = (
+        fresh_jit(run)(x, g) for run in (native, twins)
+    )
     scale = truth(np.abs(double(x)), np.abs(double(g)), window)
-    bound = 4 * eps(native[0].dtype) * np.prod(g.shape[1:5]) * scale
-    assert_within(native[0], twin[0], bound, "gradients")
-    native = fresh_jit(lambda x, g: ops.conv_sum(x, factor, g, window))(x, g)
-    (twin,) = fresh_jit(lambda x, g: conv_sum_twin(x, factor, g, **window_attributes))(x, g)
-    assert_within(native, twin, np.einsum("b,b...->...", np.abs(factor), 4 * bound), "sum")
+    bound = 4 * eps(grads.dtype) * np.prod(g.shape[1:5]) * scale
+    assert_within(grads, twin_grads, bound, "gradients")
+    assert_within(total, twin_total, np.einsum("b,b...->...", np.abs(factor), 4 * bound), "sum")
     squares = np.square(truth(x, g, window)).sum((1, 2, 3, 4, 5))
     spread = np.square(scale).sum((1, 2, 3, 4, 5))
-    for run, form in itertools.product((native_norm, conv_norm_twin), ("direct", "pixel_gram")):
-        norms = fresh_jit(lambda x, g: run(x, g, form=form, **window_attributes))(x, g)  # noqa: B023
-        assert_within(norms[0], squares, 1e3 * eps(norms[0].dtype) * spread, "norms")
-        assert np.all(double(norms[1]) >= squares * (1 - 1e-13))
+    for each in (*norms, *twin_norms):
+        assert_within(each.estimate, squares, 1e3 * eps(grads.dtype) * spread, "norms")
+        assert np.all(double(each.upper) >= squares * (1 - 1e-13))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("form", ["direct", "pixel_gram"])
+@pytest.mark.parametrize("form", FORMS)
 def test_one_bad_example(implementation, form, bad):
     window = CASES[0][-1]
     x, g = operands(CASES[0], normals, np.float32)
