@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
-from bk_jax.ops.patches import Window, conv_patches, conv_rows
 from bk_jax.ops.ghost_norm import ghost_norm_twin
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, common_dtype, unit_roundoff
+from bk_jax.ops.patches import Window, conv_patches, conv_rows
 from bk_jax.ops.sums import sum_of_squares
 
 Form = Literal["direct", "pixel_gram"]
