@@ -63,11 +63,14 @@ inline std::vector<ConvShape> OddShapes() {
   ConvShape depthwise = Conv2d(6, 6, 3, 3, 1, 1);
   depthwise.groups = 9, depthwise.images = 3;
   shapes.push_back(depthwise);
-  ConvShape wide = Conv2d(9, 300, 3, 5, 1, 1);  // whole and partial vectors
+  ConvShape wide = Conv2d(9, 30, 3, 5, 1, 1);  // whole and partial vectors
   wide.groups = 70;
   wide.stride[1] = 2, wide.stride[2] = 3;
-  wide.out[1] = 5, wide.out[2] = 100;
+  wide.out[1] = 5, wide.out[2] = 10;
   shapes.push_back(wide);
+  ConvShape long_line = Conv2d(2, 300, 1, 3, 1, 1);  // blocks of its pixels
+  long_line.groups = 2;
+  shapes.push_back(long_line);
   ConvShape spread = Conv2d(4, 5, 3, 3, 1, 1);  // depthwise and transposed
   spread.groups = 16, spread.input_dilation[2] = 2, spread.dilation[1] = 2;
   spread.out[2] = 9;
