@@ -1,9 +1,12 @@
 // Handlers of bk_conv_norm, bk_conv_grad and bk_conv_sum on the CPU.
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "custom_calls/cpu/conv_grad.h"
+#include "custom_calls/cpu/conv_gram.h"
 #include "custom_calls/cpu/dispatch.h"
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
@@ -78,6 +81,17 @@ absl::Status ReadShape(const char* operation, const ffi::AnyBuffer& x,
   return absl::OkStatus();
 }
 
+// How norms are made.
+absl::Status ReadForm(const ffi::Dictionary& attributes, bool* pixel_gram) {
+  const auto form = attributes.get<std::string_view>("form");
+  if (!form.has_value() || (*form != "direct" && *form != "pixel_gram")) {
+    return Mismatch({kNorm, "form"}, "\"direct\" or \"pixel_gram\"",
+                    form.has_value() ? std::string(*form) : "none");
+  }
+  *pixel_gram = *form == "pixel_gram";
+  return absl::OkStatus();
+}
+
 // [lead..., kD, kH, kW, cin, groups * cout]
 std::vector<int64_t> KernelDims(const ConvShape& s, std::vector<int64_t> lead) {
   lead.insert(lead.end(), {s.kernel[0], s.kernel[1], s.kernel[2], s.cin,
@@ -127,14 +141,17 @@ absl::Status RunConvNorm(Parallel& parallel, const ffi::Dictionary& attributes,
                          ffi::AnyBuffer sq_norm, ffi::AnyBuffer sq_norm_upper) {
   ConvShape shape;
   BK_RETURN_IF_ERROR(ReadShape(kNorm, x, g, attributes, &shape));
+  bool pixel_gram = false;
+  BK_RETURN_IF_ERROR(ReadForm(attributes, &pixel_gram));
   BK_RETURN_IF_ERROR(CheckNorms(kNorm, shape.batch,
                                 AccumulatorType(x.element_type()), sq_norm,
                                 sq_norm_upper));
   return DispatchFloat({kNorm, "x"}, x.element_type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
     using Acc = Accumulator<T>;
-    ConvNorm(*ActiveKernels().kernels, parallel, shape, Data<const T>(x),
-             Data<const T>(g), Data<Acc>(sq_norm), Data<Acc>(sq_norm_upper));
+    const auto norm = pixel_gram ? ConvGramNorm<T> : ConvNorm<T>;
+    norm(*ActiveKernels().kernels, parallel, shape, Data<const T>(x),
+         Data<const T>(g), Data<Acc>(sq_norm), Data<Acc>(sq_norm_upper));
     return absl::OkStatus();
   });
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "custom_calls/cpu/conv_grad.h"
+#include "custom_calls/cpu/conv_gram.h"
 #include "custom_calls/cpu/dispatch.h"
 #include "tests/xla_plugin/fake_schedulers.h"
 #include "xla_plugin/parallel_for.h"
@@ -23,15 +24,18 @@ namespace {
 struct LayerSize {
   const char* name;
   int64_t size, cin, cout, k, stride;
+  int64_t groups = 1;  // of cin and cout channels each
 };
 
-// Layers of ResNet18 and VGG11 at 224.
+// Layers of ResNet18, VGG11 and MobileNet (depthwise) at 224.
 constexpr LayerSize kLayers[] = {
     {"resnet_stem", 224, 3, 64, 7, 2},   {"resnet_56", 56, 64, 64, 3, 1},
     {"resnet_56_28", 56, 64, 128, 3, 2}, {"resnet_28", 28, 128, 128, 3, 1},
     {"resnet_14", 14, 256, 256, 3, 1},   {"resnet_7", 7, 512, 512, 3, 1},
     {"resnet_1x1", 56, 64, 128, 1, 2},   {"vgg_224", 224, 3, 64, 3, 1},
     {"vgg_112", 112, 64, 128, 3, 1},     {"vgg_28", 28, 512, 512, 3, 1},
+    {"vgg_14", 14, 512, 512, 3, 1},      {"resnet_14_7", 14, 256, 512, 3, 2},
+    {"mobile_56", 56, 1, 1, 3, 1, 128},  {"mobile_14", 14, 1, 1, 3, 1, 512},
 };
 
 constexpr int64_t kBatch = 2;
@@ -48,7 +52,7 @@ ConvShape ShapeOf(const LayerSize& layer) {
           {0, low, low},
           {1, 1, 1},
           {1, 1, 1},
-          1,
+          layer.groups,
           layer.cin,
           layer.cout};
 }
@@ -64,12 +68,13 @@ std::vector<float> Normals(int64_t size) {
 struct Layer {
   explicit Layer(const LayerSize& size)
       : shape(ShapeOf(size)),
-        x(Normals(kBatch * size.size * size.size * size.cin)),
-        g(Normals(kBatch * shape.out[1] * shape.out[2] * size.cout)),
+        x(Normals(kBatch * size.size * size.size * size.groups * size.cin)),
+        g(Normals(kBatch * shape.out[1] * shape.out[2] * size.groups *
+                  size.cout)),
         factor(kBatch, 1),
         norm(kBatch),
         upper(kBatch),
-        sum(size.k * size.k * size.cin * size.cout),
+        sum(size.k * size.k * size.cin * size.groups * size.cout),
         grad(kBatch * sum.size()) {}
   double Flops() const {
     return 2.0 * static_cast<double>(kBatch * shape.out[1] * shape.out[2]) *
@@ -78,6 +83,10 @@ struct Layer {
   void Norm(const CpuKernels& kernels, Parallel& parallel) {
     ConvNorm(kernels, parallel, shape, x.data(), g.data(), norm.data(),
              upper.data());
+  }
+  void GramNorm(const CpuKernels& kernels, Parallel& parallel) {
+    ConvGramNorm(kernels, parallel, shape, x.data(), g.data(), norm.data(),
+                 upper.data());
   }
   void Grad(const CpuKernels& kernels, Parallel& parallel) {
     ConvGrad(kernels, parallel, shape, x.data(), g.data(), grad.data(),
@@ -122,6 +131,8 @@ int main(int argc, char** argv) {
     for (int threads : {1, 2}) {
       for (const bk::LayerSize& size : bk::kLayers) {
         bk::Register("conv_norm", &bk::Layer::Norm, *kernels, size, threads);
+        bk::Register("conv_gram_norm", &bk::Layer::GramNorm, *kernels, size,
+                     threads);
         bk::Register("conv_grad", &bk::Layer::Grad, *kernels, size, threads);
         bk::Register("conv_sum", &bk::Layer::Sum, *kernels, size, threads);
       }

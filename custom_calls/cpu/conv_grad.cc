@@ -73,6 +73,34 @@ void ChoosePixels(const ConvShape& s, int64_t lanes, ConvBlock* b) {
       std::max<int64_t>(s.images * s.out[0] * s.out[1], 1));
 }
 
+// One channel in, one out, for each of several groups.
+bool IsDepthwise(const ConvShape& s) {
+  return s.groups > 1 && s.cin == 1 && s.cout == 1 && s.kernel[2] <= kConvRows;
+}
+
+// Blocks of channels and all kernel columns, for as many kernel rows as fit.
+std::vector<ConvBlock> DepthwiseBlocks(const ConvShape& s, int64_t lanes) {
+  const int64_t channels = kDepthwiseVectors * lanes;
+  const int64_t rows = kConvRows / s.kernel[2];
+  const int64_t columns = EvenPart(s.out[2], kConvPixels, 1);
+  std::vector<ConvBlock> blocks;
+  for (int64_t q = 0; q < KernelRows(s); q += rows) {
+    for (int64_t c = 0; c < s.groups; c += channels) {
+      blocks.push_back({c, q, std::min(q + rows, KernelRows(s)), 0, s.kernel[2],
+                        0, 1, 0, std::min(channels, s.groups - c),
+                        kConvPixels / columns, columns});
+    }
+  }
+  return blocks;
+}
+
+// The body that makes blocks of this convolution.
+template <class T>
+auto BlockBody(const CpuKernels& kernels, const ConvShape& shape) {
+  const ConvKernels<T>& conv = KernelsFor<T>(kernels).conv;
+  return IsDepthwise(shape) ? conv.depthwise : conv.block;
+}
+
 bool IsEmpty(const ConvShape& s) {
   return AnyZero({s.images, s.out[0], s.out[1], s.out[2], s.kernel[0],
                   s.kernel[1], s.kernel[2], s.groups, s.cin, s.cout});
@@ -99,6 +127,10 @@ double BlockFlops(const ConvShape& s, int64_t blocks) {
 // (PackedLength). The rest is double; 2 % cover it, gamma_c - c u, and the
 // rounding of S, whose squares are sums of at most kConvPixels * kConvColumns /
 // lanes elements.
+//
+// Depthwise: S^2 = sum over offsets and channels of |x_c|^2 |g_c|^2 over all
+// pixels of a channel. An offset meets at most as many pixels as the smaller of
+// image and output gradient has, so underflow is covered as above.
 template <class Acc>
 double RelativeError(const ConvShape& s, const std::vector<ConvBlock>& blocks) {
   int64_t pixels = 0;
@@ -132,7 +164,7 @@ std::vector<ConvPartial> RunBlocks(const CpuKernels& kernels,
           const int64_t i = item / count;
           const ConvExample<Acc> example = {i, 1};
           Acc* out = grad == nullptr ? nullptr : grad + i * KernelSize(shape);
-          partials[item] = KernelsFor<T>(kernels).conv.block(
+          partials[item] = BlockBody<T>(kernels, shape)(
               {shape, blocks[item % count], x, g, &example, 1, out}, sums,
               scratch);
         }
@@ -179,6 +211,7 @@ void Norms(const CpuKernels& kernels, Parallel& parallel,
 
 std::vector<ConvBlock> ConvBlocks(const ConvShape& s, int64_t lanes,
                                   int64_t wanted) {
+  if (IsDepthwise(s)) return DepthwiseBlocks(s, lanes);
   const BlockSizes sizes = ChooseSizes(s, lanes, wanted);
   std::vector<ConvBlock> blocks;
   for (int64_t group = 0; group < s.groups; ++group) {
@@ -256,7 +289,7 @@ void ConvSum(const CpuKernels& kernels, Parallel& parallel,
                                          static_cast<int64_t>(sizeof(double)));
     auto* scratch = reinterpret_cast<Acc*>(sums + kConvRows * kConvColumns);
     for (int64_t item = begin; item < end; ++item) {
-      KernelsFor<T>(kernels).conv.block(
+      BlockBody<T>(kernels, shape)(
           {shape, blocks[item], x, g, live.data(), live_count, sum}, sums,
           scratch);
     }

@@ -22,8 +22,8 @@ namespace bk {
 //   ConvSum    sum = sum_i factor[i] * G_i; an example whose factor is 0 is not
 //              read
 //
-//   example i contains a NaN or an infinity | both results not finite, unless
-//                                           | no pixel of the result reads it
+//   example i contains a NaN or an infinity | both results not finite, if a
+//                                           | pixel of the result reads it
 //   a sum overflows                         | both results not finite
 //   all of x[i] or all of g[i] is zero      | results 0 (f64: bound min normal)
 //   an empty dimension                      | results 0
@@ -47,7 +47,8 @@ void ConvSum(const CpuKernels& kernels, Parallel& parallel,
              const ConvShape& shape, const T* x, const Accumulator<T>* factor,
              const T* g, Accumulator<T>* sum);
 
-// The blocks of the gradient that tasks make: at least `wanted` if channels
+// The blocks of the gradient that tasks make (of a depthwise convolution:
+// blocks of channels): at least `wanted` if channels
 // allow it. `lanes` of a vector: channels are packed in multiples of it.
 std::vector<ConvBlock> ConvBlocks(const ConvShape& shape, int64_t lanes,
                                   int64_t wanted);

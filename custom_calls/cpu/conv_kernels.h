@@ -29,6 +29,10 @@ inline constexpr int64_t kConvGradient = kConvPixels * kConvColumns;
 inline constexpr int64_t kConvKernelColumns = 16;
 inline constexpr int64_t kConvKernelSpan = 256;
 
+// A block of a depthwise convolution (cin = cout = 1) has this many vectors of
+// channels, o0 to o1 after channel `group`.
+inline constexpr int64_t kDepthwiseVectors = 4;
+
 // An example that is added to the block.
 template <class Acc>
 struct ConvExample {
@@ -68,10 +72,73 @@ struct ConvPartial {
   bool zero;
 };
 
+// Pixel Gram form of the norm, see conv_gram.cc. A phase of the input is every
+// stride-th pixel of it: output pixel t meets kernel offset k at pixel t +
+// shift of one phase. Lines of a phase are counted over (image, D, H), padded
+// so that a shift of a line is a constant.
+struct GramPhase {
+  int64_t at[3];
+};
+struct GramOffset {
+  int64_t phase;   // index
+  int64_t line;    // shift
+  int64_t column;  // shift
+};
+
+// At most kLinePixels pixels of two lines make a block of the Gram matrix; the
+// blocks that are kept have at most kLineBlocks elements. Together with packed
+// pixels and blocks of output gradients: 825 KB of floats.
+inline constexpr int64_t kLinePixels = 80;
+inline constexpr int64_t kLineDepth = 512;
+inline constexpr int64_t kLineBlocks = 96 << 10;
+inline constexpr int64_t kLineDeltas = 4;
+inline constexpr int64_t kLineOffsets = 256;
+inline constexpr int64_t kLinePack = kLinePixels * (kLineDepth + 16);
+inline constexpr int64_t kLineGradient =
+    kLineDeltas * kLinePixels * kLinePixels;
+inline constexpr int64_t kLineScratch =
+    kLineBlocks + kLineGradient + 2 * kLinePack;
+
+struct GramPlan {
+  const GramPhase* phases;
+  int64_t phase_count;
+  const GramOffset* offsets;
+  int64_t offset_count;
+  int64_t depth, height;  // padded lines of one image
+  int64_t lines;          // of all images
+  int64_t window;         // lines that an output line meets, first to last
+  int64_t span;           // largest shift of a column
+  int64_t tile;           // output columns of a block
+  int64_t stride;         // elements from one row of a block to the next
+  int64_t deltas;         // line distances of a task
+};
+
+// Pairs of output lines [delta0, delta1) apart, and in them output columns from
+// row_column and from column_column on.
+template <class T>
+struct GramTask {
+  const ConvShape* shape;
+  const GramPlan* plan;
+  const T* x;  // one group of one example
+  const T* g;
+  int64_t delta0, delta1;
+  int64_t row_column, column_column;
+};
+
+// What the task adds to <a a^T, g g^T> and to S.
+struct GramPartial {
+  double inner;
+  double bound;
+};
+
 template <class T>
 struct ConvKernels {
   ConvPartial (*block)(const ConvTask<T>& task, double* sums,
                        Accumulator<T>* scratch);
+  // The same for depthwise convolutions.
+  ConvPartial (*depthwise)(const ConvTask<T>& task, double* sums,
+                           Accumulator<T>* scratch);
+  GramPartial (*gram)(const GramTask<T>& task, Accumulator<T>* scratch);
 };
 
 }  // namespace bk

@@ -36,6 +36,8 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
             "gaussian_isa.h",
             "clipped_scatter-inl.h",
             "conv-inl.h",
+            "conv_depthwise-inl.h",
+            "conv_gram-inl.h",
             "conv_pack-inl.h",
             "embedding_norm-inl.h",
             "ghost_norm-inl.h",

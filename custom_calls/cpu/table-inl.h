@@ -5,6 +5,8 @@
 #include "custom_calls/cpu/clipped_gemm-inl.h"
 #include "custom_calls/cpu/clipped_scatter-inl.h"
 #include "custom_calls/cpu/conv-inl.h"
+#include "custom_calls/cpu/conv_depthwise-inl.h"
+#include "custom_calls/cpu/conv_gram-inl.h"
 #include "custom_calls/cpu/embedding_norm-inl.h"
 #include "custom_calls/cpu/gaussian_isa.h"
 #include "custom_calls/cpu/ghost_norm-inl.h"
@@ -20,10 +22,14 @@ inline constexpr SparseKernels<T> kSparseKernels = {
     SegmentSum<T>, ScatterSegment<T>, CrossTileRow<T>};
 
 template <class T>
+inline constexpr ConvKernels<T> kConvKernels = {
+    ConvBlockSum<T>, DepthwiseBlockSum<T>, ConvGramLines<T>};
+
+template <class T>
 inline constexpr ElementKernels<T> kElementKernels = {
     GhostTileRow<T>,    GhostSingle<T>,    Spread<T>,
     ClippedGemmTile<T>, ProductTile<T>,    WeightedSumChunk<T>,
-    GaussianRange<T>,   kSparseKernels<T>, {ConvBlockSum<T>}};
+    GaussianRange<T>,   kSparseKernels<T>, kConvKernels<T>};
 
 inline constexpr CpuKernels Table(const char* name) {
   return {name,

@@ -10,6 +10,14 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
+class GramCost:
+    """A Gram matrix of activations that needs fewer products than T x T x d."""
+
+    d: int  # features in one entry
+    rate: float  # speed of these flops, with that of a gradient's as 1
+
+
+@dataclasses.dataclass(frozen=True)
 class LayerCost:
     """Sizes of a layer for one example, and what follows from them."""
 
@@ -19,6 +27,25 @@ class LayerCost:
     p: int
     kept_itemsize: int = 4  # of activations and output gradients
     accumulate_itemsize: int = 4  # of gradients
+    kept_d: float | None = (
+        None  # activations kept for each token, if not d: a convolution keeps images
+    )
+    gram: GramCost | None = None  # of the ghost norm, if it is not made from activations [T, d]
+
+    @property
+    def h(self) -> float:
+        """Where the ghost norm has half the flops of a gradient: `T = p d / (p + d)`."""
+        return self.p * self.d / max(self.p + self.gram_d, 1)
+
+    @property
+    def gram_d(self) -> int:
+        """Features of the activations in their Gram matrix."""
+        return self.d if self.gram is None else self.gram.d
+
+    @property
+    def ghost_rate(self) -> float:
+        """Speed of the ghost norm's flops, with that of a gradient's flops as 1."""
+        return 1.0 if self.gram is None else self.gram.rate
 
     @property
     def non_private_flops(self) -> int:
@@ -28,7 +55,8 @@ class LayerCost:
     @property
     def kept_bytes(self) -> int:
         """Activations and output gradients."""
-        return self.n * self.t * (self.p + self.d) * self.kept_itemsize
+        kept = self.d if self.kept_d is None else self.kept_d
+        return int(self.n * self.t * (self.p + kept) * self.kept_itemsize)
 
     @property
     def stored_bytes(self) -> int:
@@ -39,7 +67,7 @@ class LayerCost:
         """Flops on top of non-private training."""
         weights = self.n * self.p * self.d
         if route == "ghost":
-            return self.n * self.t * (self.t + 1) * (self.p + self.d)
+            return self.n * self.t * (self.t + 1) * (self.p + self.gram_d)
         if route == "fused":
             return 2 * self.t * weights + 2 * weights
         if route in ("store", "leaf"):

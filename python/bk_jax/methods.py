@@ -76,20 +76,24 @@ def choose_auto(cost: LayerCost) -> Choice:
 
     With h = p d / (p + d), the symmetric ghost norm adds T / (6 h) to a layer's time, a gradient that
     is formed only for its norm 1/3, and a stored gradient next to nothing; storing is free of memory
-    when it is no larger than the activations and output gradients that it replaces.
+    when it is no larger than the activations and output gradients that it replaces. For a convolution
+    d in the sum p + d is the number of channels that its Gram matrix adds up.
     """
-    h = cost.p * cost.d / max(cost.p + cost.d, 1)
+    h = cost.h
     if cost.t < h:
         return Choice("ghost", f"T = {cost.t} < h = {h:.0f}")
     if cost.stored_bytes <= cost.kept_bytes:
         return Choice(
             "store", f"T = {cost.t} >= h = {h:.0f} and the gradient is no larger than a, g"
         )
-    if cost.t < 2 * h:
+    name, limit = f"{2 * cost.ghost_rate:g} h", 2 * cost.ghost_rate * h
+    if cost.t < limit:
         return Choice(
-            "ghost", f"T = {cost.t} < 2 h = {2 * h:.0f} and storing would need more memory"
+            "ghost", f"T = {cost.t} < {name} = {limit:.0f} and storing would need more memory"
         )
-    return Choice("fused", f"T = {cost.t} >= 2 h = {2 * h:.0f} and storing would need more memory")
+    return Choice(
+        "fused", f"T = {cost.t} >= {name} = {limit:.0f} and storing would need more memory"
+    )
 
 
 METHODS = {

@@ -220,7 +220,10 @@ def _cost(sites: Sequence[Site]) -> LayerCost:
         for site in main
     )
     dtype = main[0].use.dtype
-    return LayerCost(n, t, d, p, dtype.itemsize, np.dtype(accumulation_dtype(dtype)).itemsize)
+    cost = LayerCost(n, t, d, p, dtype.itemsize, np.dtype(accumulation_dtype(dtype)).itemsize)
+    if main[0].use.kind != "conv":
+        return cost
+    return dataclasses.replace(cost, kept_d=main[0].use.kept_d, gram=main[0].use.gram(len(main)))
 
 
 def _check_complete(plan: Plan, leaves: Sequence[Leaf]) -> None:

@@ -4,83 +4,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <vector>
 
 #include "custom_calls/reference/conv_grad.h"
 #include "gtest/gtest.h"
+#include "tests/custom_calls/conv_cases.h"
 #include "tests/custom_calls/test_data.h"
 #include "tests/custom_calls/tolerance.h"
 
 namespace bk {
 namespace {
 
-using reference::Volume;
-
-// A convolution of images [h, w] by [kh, kw]; the rest is 1 until changed.
-ConvShape Conv2d(int64_t h, int64_t w, int64_t kh, int64_t kw, int64_t cin,
-                 int64_t cout) {
-  return {2,
-          1,
-          {1, h, w},
-          {1, h, w},
-          {1, kh, kw},
-          {1, 1, 1},
-          {0, kh / 2, kw / 2},
-          {1, 1, 1},
-          {1, 1, 1},
-          1,
-          cin,
-          cout};
-}
-
-std::vector<ConvShape> OddShapes() {
-  std::vector<ConvShape> shapes = {
-      Conv2d(5, 6, 3, 3, 3, 5),    Conv2d(1, 1, 1, 1, 1, 1),
-      Conv2d(4, 300, 1, 5, 2, 17), Conv2d(9, 9, 3, 3, 40, 70),
-      Conv2d(7, 7, 1, 1, 300, 9),  Conv2d(6, 5, 7, 20, 2, 3),
-      Conv2d(0, 5, 3, 3, 2, 2),    Conv2d(5, 5, 3, 3, 0, 2),
-      Conv2d(3, 3, 3, 3, 2, 0),
-  };
-  ConvShape strided = Conv2d(11, 13, 3, 3, 9, 8);
-  strided.stride[1] = 2, strided.stride[2] = 3;
-  strided.out[1] = 6, strided.out[2] = 5;
-  shapes.push_back(strided);
-  ConvShape dilated = Conv2d(9, 10, 3, 2, 5, 6);
-  dilated.dilation[1] = 3, dilated.dilation[2] = 4;
-  dilated.out[1] = 5, dilated.out[2] = 8;
-  shapes.push_back(dilated);
-  ConvShape transposed = Conv2d(4, 5, 3, 3, 5, 6);  // zeros between pixels
-  transposed.input_dilation[1] = 2, transposed.input_dilation[2] = 3;
-  transposed.out[1] = 8, transposed.out[2] = 14;
-  shapes.push_back(transposed);
-  ConvShape cropped = Conv2d(9, 9, 3, 3, 4, 4);  // negative padding
-  cropped.low[1] = -2, cropped.low[2] = -1;
-  cropped.out[1] = 4, cropped.out[2] = 5;
-  shapes.push_back(cropped);
-  ConvShape grouped = Conv2d(6, 6, 3, 3, 3, 5);
-  grouped.groups = 4;
-  shapes.push_back(grouped);
-  ConvShape depthwise = Conv2d(6, 6, 3, 3, 1, 1);
-  depthwise.groups = 9, depthwise.images = 3;
-  shapes.push_back(depthwise);
-  ConvShape solid = Conv2d(5, 4, 2, 3, 3, 4);  // three dimensions
-  solid.in[0] = 4, solid.out[0] = 2, solid.kernel[0] = 3, solid.low[0] = 1;
-  solid.stride[0] = 2;
-  shapes.push_back(solid);
-  ConvShape far = Conv2d(1, 700, 1, 3, 2, 2);  // offsets in blocks of their own
-  far.dilation[2] = 300, far.low[2] = 300;
-  shapes.push_back(far);
-  return shapes;
-}
-
 template <class T>
 struct Conv {
   Conv(Random& random, const ConvShape& s)
       : shape(s),
-        x_size(s.images * Volume(s.in) * s.groups * s.cin),
-        g_size(s.images * Volume(s.out) * s.groups * s.cout),
-        k_size(Volume(s.kernel) * s.cin * s.groups * s.cout),
+        x_size(ImageElements(s)),
+        g_size(GradientElements(s)),
+        k_size(KernelElements(s)),
         x(Integers<T>(random, s.batch * x_size)),
         g(Integers<T>(random, s.batch * g_size)),
         factor(s.batch),
@@ -101,10 +42,7 @@ struct Conv {
             sum.data());
   }
   std::vector<long double> Exact(int64_t i) const {
-    std::vector<long double> out(k_size);
-    reference::ConvGrad<long double>(shape, x.data() + i * x_size,
-                                     g.data() + i * g_size, 1, out.data());
-    return out;
+    return ExactGrad(shape, x.data() + i * x_size, g.data() + i * g_size);
   }
   ConvShape shape;
   int64_t x_size, g_size, k_size;
@@ -112,12 +50,6 @@ struct Conv {
   Array<Accumulator<T>> factor, norm, norm_upper, grad, grad_norm, grad_upper,
       sum;
 };
-
-long double Squares(const std::vector<long double>& values) {
-  long double total = 0;
-  for (long double x : values) total += x * x;
-  return total;
-}
 
 class ConvGradTest : public IsaTest {};
 BK_INSTANTIATE_FOR_EACH_ISA(ConvGradTest);
@@ -195,6 +127,38 @@ TEST_P(ConvGradTest, BadExamplesSpoilThemselvesOnly) {
   for (int64_t k = 0; k < sum.size(); ++k) ASSERT_EQ(conv.sum[k], sum[k]);
 }
 
+TEST_P(ConvGradTest, DepthwiseBoundIsTight) {
+  ConvShape shape = Conv2d(30, 31, 3, 3, 1, 1);
+  shape.groups = 40;
+  Conv<float> conv(random_, shape);
+  conv.x = Normals<float>(random_, conv.x.size());
+  conv.g = Normals<float>(random_, conv.g.size(), 1e-3);
+  conv.Run(kernels(), serial_);
+  for (int64_t i = 0; i < 2; ++i) {
+    const auto exact = static_cast<double>(Squares(conv.Exact(i)));
+    EXPECT_GE(conv.norm_upper[i], exact);
+    // 258 roundings of S, and S is about sqrt(930) times the norm.
+    EXPECT_LE(conv.norm_upper[i], exact * (1 + 2 * 300 * 0x1p-24 * 50));
+    EXPECT_GE(conv.grad_upper[i], exact * (1 - 1e-4));
+  }
+}
+
+TEST_P(ConvGradTest, DepthwiseZeroAndBadExamples) {
+  ConvShape shape = Conv2d(6, 5, 3, 3, 1, 1);
+  shape.groups = 33;
+  Conv<float> conv(random_, shape);
+  conv.factor[1] = 0;
+  std::fill_n(conv.x.data(), conv.x_size, 0.0F);
+  conv.x[conv.x_size + 7] = std::nanf("");
+  conv.Run(kernels(), serial_);
+  EXPECT_EQ(conv.norm_upper[0], 0);
+  EXPECT_EQ(conv.grad_upper[0], 0);
+  EXPECT_FALSE(std::isfinite(conv.norm[1]));
+  EXPECT_FALSE(std::isfinite(conv.norm_upper[1]));
+  EXPECT_FALSE(std::isfinite(conv.grad_upper[1]));
+  for (int64_t k = 0; k < conv.sum.size(); ++k) ASSERT_EQ(conv.sum[k], 0);
+}
+
 TEST_P(ConvGradTest, ZeroIsZeroAndTinyIsNot) {
   Conv<float> conv(random_, Conv2d(6, 5, 3, 3, 4, 7));
   std::fill_n(conv.x.data(), conv.x.size(), 0.0F);
@@ -263,16 +227,8 @@ TEST(ConvBlocksTest, FitTheScratch) {
   }
 }
 
-// BK_JAX_STRESS_CASES=1000000 for the long run.
-int64_t StressCases() {
-  const char* cases = std::getenv("BK_JAX_STRESS_CASES");
-  return cases != nullptr ? std::atoll(cases) : 20000;
-}
-
-// Random magnitudes; pixels of which neighbours nearly cancel.
 TEST_P(ConvGradTest, NeverBelowOnManySmallCases) {
   std::uniform_int_distribution<int64_t> size(1, 4);
-  std::uniform_real_distribution<double> exponent(-30, 12);
   int64_t below = 0;
   const int64_t cases = StressCases();
   for (int64_t repeat = 0; repeat < cases; ++repeat) {
@@ -280,19 +236,11 @@ TEST_P(ConvGradTest, NeverBelowOnManySmallCases) {
         Conv2d(size(random_), size(random_), size(random_) % 3 + 1,
                size(random_), size(random_), size(random_));
     shape.batch = 1;
-    Conv<float> conv(random_, shape);
-    conv.x =
-        Normals<float>(random_, conv.x.size(), std::pow(10, exponent(random_)));
-    conv.g =
-        Normals<float>(random_, conv.g.size(), std::pow(10, exponent(random_)));
-    if (repeat % 2 == 0) {
-      for (int64_t k = 0; k < conv.x.size(); ++k) {
-        conv.x[k] = conv.x[0] * (1 + 1e-6F * static_cast<float>(k));
-      }
-      for (int64_t k = shape.cout; k < conv.g.size(); ++k) {
-        conv.g[k] = -conv.g[k - shape.cout];
-      }
+    if (repeat % 4 < 2) {
+      shape.groups = 2 + 3 * size(random_), shape.cin = 1, shape.cout = 1;
     }
+    Conv<float> conv(random_, shape);
+    FillHard(random_, repeat, shape.groups * shape.cout, &conv.x, &conv.g);
     conv.Run(kernels(), serial_);
     if (!std::isfinite(conv.norm_upper[0])) continue;
     const long double exact = Squares(conv.Exact(0));

@@ -60,19 +60,23 @@ def test_small_integers_are_exact(implementation, dtype, case):
     def everything(x, g):
         return (
             ops.conv_norm(x, g, window),
+            ops.conv_norm(x, g, window, "pixel_gram"),
             ops.conv_grad(x, g, window),
             ops.conv_sum(x, factor, g, window),
         )
 
-    norms, (grads, grad_norms), total = fresh_jit(everything)(x, g)
+    norms, gram_norms, (grads, grad_norms), total = fresh_jit(everything)(x, g)
     exact = truth(x, g, window)
     squares = np.square(exact).sum((1, 2, 3, 4, 5))
     np.testing.assert_array_equal(grads, exact)
     np.testing.assert_array_equal(total, np.einsum("b,b...->...", factor, exact))
-    for each in (norms, grad_norms):
+    for each in (norms, gram_norms, grad_norms):
         np.testing.assert_array_equal(each.estimate, squares)
         assert np.all(double(each.upper) >= squares)
         assert each.upper.dtype == jnp.promote_types(dtype, jnp.float32)
+
+
+FORMS = ("direct", "pixel_gram")
 
 
 @pytest.mark.native
@@ -81,38 +85,69 @@ def test_twins_and_native_calls_agree(dtype, case):
     window = case[-1]
     x, g = operands(case, normals, dtype)
     factor = normals(2, (3,), jnp.promote_types(dtype, jnp.float32))
-    window_attributes = window.attributes()
-    native = fresh_jit(lambda x, g: ops.conv_grad(x, g, window))(x, g)
-    twin = fresh_jit(lambda x, g: conv_grad_twin(x, g, **window_attributes))(x, g)
+
+    def native(x, g):
+        norms = [ops.conv_norm(x, g, window, form) for form in FORMS]
+        return ops.conv_grad(x, g, window)[0], ops.conv_sum(x, factor, g, window), norms
+
+    def twins(x, g):
+        how = window.attributes()
+        norms = [conv_norm_twin(x, g, form=form, **how) for form in FORMS]
+        return conv_grad_twin(x, g, **how)[0], conv_sum_twin(x, factor, g, **how)[0], norms
+
+    (grads, total, norms), (twin_grads, twin_total, twin_norms) = (
+        fresh_jit(run)(x, g) for run in (native, twins)
+    )
     scale = truth(np.abs(double(x)), np.abs(double(g)), window)
-    bound = 4 * eps(native[0].dtype) * np.prod(g.shape[1:5]) * scale
-    assert_within(native[0], twin[0], bound, "gradients")
-    native = fresh_jit(lambda x, g: ops.conv_sum(x, factor, g, window))(x, g)
-    (twin,) = fresh_jit(lambda x, g: conv_sum_twin(x, factor, g, **window_attributes))(x, g)
-    assert_within(native, twin, np.einsum("b,b...->...", np.abs(factor), 4 * bound), "sum")
-    native = fresh_jit(lambda x, g: ops.conv_norm(x, g, window))(x, g)
-    twin = fresh_jit(lambda x, g: conv_norm_twin(x, g, **window_attributes))(x, g)
+    bound = 4 * eps(grads.dtype) * np.prod(g.shape[1:5]) * scale
+    assert_within(grads, twin_grads, bound, "gradients")
+    assert_within(total, twin_total, np.einsum("b,b...->...", np.abs(factor), 4 * bound), "sum")
     squares = np.square(truth(x, g, window)).sum((1, 2, 3, 4, 5))
-    for norms in (native, twin):
-        spread = np.square(np.sqrt(np.square(scale).sum((1, 2, 3, 4, 5))))
-        assert_within(norms[0], squares, 1e3 * eps(norms[0].dtype) * spread, "norms")
-        assert np.all(double(norms[1]) >= squares * (1 - 1e-13))
+    spread = np.square(scale).sum((1, 2, 3, 4, 5))
+    for each in (*norms, *twin_norms):
+        assert_within(each.estimate, squares, 1e3 * eps(grads.dtype) * spread, "norms")
+        assert np.all(double(each.upper) >= squares * (1 - 1e-13))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_one_bad_example(implementation, bad):
+@pytest.mark.parametrize("form", FORMS)
+def test_one_bad_example(implementation, form, bad):
     window = CASES[0][-1]
     x, g = operands(CASES[0], normals, np.float32)
     broken = x.copy()
     broken[1, 0, 0, 2, 2, 1] = bad
     factor = np.float32([0.5, 0, 2])
-    norm = fresh_jit(lambda x, g: ops.conv_norm(x, g, window))
+    norm = fresh_jit(lambda x, g: ops.conv_norm(x, g, window, form))
     clean, norms = (jax.tree.map(np.asarray, norm(a, g)) for a in (x, broken))
     for got, expected in zip(norms, clean, strict=True):
         assert_bits_equal(got[[0, 2]], expected[[0, 2]])
         assert not np.isfinite(got[1])
     total = fresh_jit(lambda x, g: ops.conv_sum(x, factor, g, window))
     assert_bits_equal(total(broken, g), total(x, g))
+
+
+@pytest.mark.parametrize("slices", [0, 64])
+@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+def test_patches_make_a_dense_layer(monkeypatch, case, slices):
+    """Their products with output gradients are the kernel's gradients, up to the order of d."""
+    monkeypatch.setattr("bk_jax.ops.patches.MAX_SLICES", slices)
+    window = case[-1]
+    x, g = operands(case, small_integers, np.float32)
+    patches, rows = ops.conv_patches(x, g.shape[2:5], window), ops.conv_rows(g, window.groups)
+    products = np.einsum("bntd,bntp->bndp", patches, rows)
+    exact = truth(x, g, window)
+    grouped = exact.reshape(*exact.shape[:5], window.groups, -1)  # [B, k..., cin, groups, p]
+    expected = np.moveaxis(grouped, 5, 1).reshape(products.shape)
+    for n in np.ndindex(*products.shape[:2]):
+        found, wanted = (sorted(map(tuple, each[n])) for each in (products, expected))
+        assert found == wanted
+
+
+@pytest.mark.native
+def test_an_unknown_form_is_refused():
+    x, g = (jnp.zeros((2, 1, 1, 4, 4, 3)) for _ in range(2))
+    with pytest.raises(Exception, match='form: expected "direct" or "pixel_gram", got other'):
+        fresh_jit(lambda x, g: ops.conv_norm(x, g, ops.Window((1, 1, 1)), "other"))(x, g)
 
 
 def test_errors():

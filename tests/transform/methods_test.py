@@ -2,7 +2,7 @@
 
 import pytest
 
-from bk_jax.cost import LayerCost
+from bk_jax.cost import GramCost, LayerCost
 from bk_jax.methods import METHODS, choose_auto, get_method
 
 # p d = 200: 2 T^2 = 162 < 200 for T = 9, and 2 T^2 = 200 for T = 10.
@@ -84,3 +84,20 @@ def test_costs_by_mental_arithmetic():
     assert cost.extra_bytes("store") == 0  # 280 replace 288 bytes of activations and gradients
     with pytest.raises(ValueError, match="unknown route 'gost'"):
         cost.extra_flops("gost")
+
+
+@pytest.mark.parametrize(
+    ("t", "kept_d", "route"),
+    [
+        (449, 100, "ghost"),  # h = p d / (p + channels) = 450
+        (450, 100, "store"),  # 90000 numbers either way
+        (450, 99, "ghost"),
+        (539, 10, "ghost"),
+        (540, 10, "fused"),  # 2 * 0.6 h
+    ],
+)
+def test_auto_counts_what_a_convolution_keeps_and_multiplies(t, kept_d, route):
+    cost = LayerCost(1, t, 900, 100, kept_d=kept_d, gram=GramCost(100, 0.6))
+    assert choose_auto(cost).route == route
+    assert cost.extra_flops("ghost") == t * (t + 1) * 200
+    assert cost.kept_bytes == 4 * t * (100 + kept_d)

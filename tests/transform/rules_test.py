@@ -129,30 +129,33 @@ CONVOLUTIONS = {  # image, kernel, options, (groups, T, d, p)
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_both_kinds_of_patches_hold_the_same_numbers(name, monkeypatch):
-    image, kernel, options, _ = CONVOLUTIONS[name]
-    use = conv_use(image, kernel, **options)
-    slices = np.sort(use.patches(count_up(*image)), axis=-1)
-    monkeypatch.setattr("bk_jax.rules.conv.MAX_SLICES", 0)
-    np.testing.assert_array_equal(slices, np.sort(use.patches(count_up(*image)), axis=-1))
-
-
-@pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_sizes_and_patches_of_convolutions(name):
+def test_sizes_of_convolutions(name):
     image, kernel, options, sizes = CONVOLUTIONS[name]
     use = conv_use(image, kernel, **options)
     assert use.sizes == sizes
-    groups, t, d, p = sizes
-    weight = np.random.default_rng(0).integers(-2, 3, kernel).astype(np.float32)
-    pixels = np.random.default_rng(1).integers(-2, 3, image).astype(np.float32)
-    patches = use.patches(pixels)
-    assert patches.shape == (groups, t, d)
-    # Patches times the kernel, group by group, are the convolution.
-    pixels_first = np.swapaxes(weight.reshape(groups, p, kernel[1], -1), 2, 3)
-    product = np.einsum("ntd,npd->ntp", patches, pixels_first.reshape(groups, p, d))
-    np.testing.assert_array_equal(
-        product, use.output_gradient(convolution(weight, pixels, options))
-    )
+    assert use.kept_d * sizes[0] * sizes[1] == np.prod(image)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "channels"),
+    [
+        ((3, 2, 1, 1), {}, 2),
+        ((3, 2, 3, 3), {}, 2),
+        ((3, 2, 1, 1), {"window_strides": (2, 2)}, 2),  # one pixel meets one phase of 2 x 2
+        ((3, 2, 3, 3), {"window_strides": (2, 2)}, 8),
+        ((3, 2, 3, 3), {"window_strides": (2, 2), "rhs_dilation": (2, 1)}, 4),
+        ((4, 1, 3, 3), {"feature_group_count": 2}, 1),
+    ],
+)
+def test_channels_of_the_pixel_gram_matrix(kernel, options, channels):
+    assert conv_use((1, 2, 7, 7), kernel, **options).pixel_channels == channels
+
+
+def test_patches_serve_small_kernels_and_shared_ones():
+    assert conv_use((1, 8, 7, 7), (8, 8, 1, 1)).gram(uses=1) is None
+    large = conv_use((1, 8, 7, 7), (8, 8, 3, 3))
+    assert large.gram(uses=1).d == 8
+    assert large.gram(uses=2) is None
 
 
 def test_a_parameter_as_the_image_is_opaque():

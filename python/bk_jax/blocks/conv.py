@@ -2,7 +2,7 @@
 
 | route | norm | sum |
 |---|---|---|
-| ghost | Gram matrices of the patches | kernel gradient of the batch, scaled while it is read |
+| ghost | Gram matrices of pixels or patches | kernel gradient of the batch, scaled |
 | fused | kernel gradient of each example, made in blocks that are dropped | the same |
 | store | kernel gradient of each example | weighted sum of them |
 """
@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bk_jax import ops
-from bk_jax.blocks.kept import Kept, Stored, merge_scans, stack_lengths, to_leaves
+from bk_jax.blocks.kept import Kept, Stored, stack_lengths, to_leaves
+from bk_jax.ops.conv import Form
 from bk_jax.ops.numerics import SquaredNorms, inflate, unit_roundoff
 from bk_jax.plan import Block
 from bk_jax.rules.conv import ConvUse
@@ -41,21 +42,14 @@ class Conv:
     operands: tuple[Operands, ...]
 
     def norms(self) -> SquaredNorms:
-        """Ghost norms of the patches, or of kernel gradients that are not kept."""
-        if self.block.route == "ghost":
-            return self._ghost_norms()
-        if len(self.operands) > 1:
-            return _norms_of_sum(self.block.sites, self.operands)
-        return _norms(self.block.sites[0], self.operands[0])
-
-    def _ghost_norms(self) -> SquaredNorms:
-        patches, outputs = [], []
-        for site, (image, gradient) in zip(self.block.sites, self.operands, strict=True):
-            depth = 1 + len(site.axes)
-            patches.append(merge_scans(_vmap(site.use.patches, depth)(image), site.axes))
-            flat = _vmap(site.use.output_gradient, depth)(gradient)
-            outputs.append(merge_scans(flat, site.axes))
-        return ops.ghost_norm(jnp.concatenate(patches, 2), jnp.concatenate(outputs, 2))
+        """From Gram matrices, or from kernel gradients that are not kept."""
+        sites, operands = self.block.sites, self.operands
+        ghost = self.block.route == "ghost"
+        if ghost and self.block.cost.gram is None:
+            return _patch_norms(sites, operands)
+        if len(operands) > 1:
+            return _norms_of_sum(sites, operands)
+        return _norms(sites[0], operands[0], "pixel_gram" if ghost else "direct")
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """The kernel gradient of the whole batch at the scaled output gradients."""
@@ -74,9 +68,9 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     return Stored(block, _sum_of_grads(block.sites, operands))
 
 
-def _norms(site: Site, both: Operands) -> SquaredNorms:
+def _norms(site: Site, both: Operands, form: Form) -> SquaredNorms:
     x, g = (_one_per_weight(part) for part in _canonical(site, both))
-    norms = ops.conv_norm(x, g, _window(site.use))
+    norms = ops.conv_norm(x, g, _window(site.use), form)
     return _add_weights(norms, both.image.shape[0])
 
 
@@ -104,6 +98,25 @@ def _sum_of_grads(sites: Sequence[Site], operands: Sequence[Operands]) -> jax.Ar
     return sum(parts[1:], parts[0])
 
 
+def _patch_norms(sites: Sequence[Site], operands: Sequence[Operands]) -> SquaredNorms:
+    """Ghost norms: all uses of a kernel are one dense layer with their patches as tokens."""
+    patches, rows = [], []
+    for site, both in zip(sites, operands, strict=True):
+        window = _window(site.use)
+        x, g = (_one_per_weight(part) for part in _canonical(site, both))
+        patches.append(ops.conv_patches(x, g.shape[2:5], window))
+        rows.append(ops.conv_rows(g, window.groups))
+    batch = operands[0].image.shape[0]
+    return ops.ghost_norm(*(_join(parts, batch) for parts in (patches, rows)))
+
+
+def _join(parts: Sequence[jax.Array], batch: int) -> jax.Array:
+    """`[B * weights, groups, T, k]` of each site to `[B, weights * groups, all T, k]`."""
+    joined = jnp.concatenate(parts, axis=2)
+    weights = joined.shape[0] // max(batch, 1)
+    return joined.reshape(batch, weights * joined.shape[1], *joined.shape[2:])
+
+
 def _norms_of_sum(sites: Sequence[Site], operands: Sequence[Operands]) -> SquaredNorms:
     """Several uses of one kernel: their gradients add up before the norm is taken.
 
@@ -113,7 +126,7 @@ def _norms_of_sum(sites: Sequence[Site], operands: Sequence[Operands]) -> Square
     norms = ops.sum_of_squares(_sum_of_grads(sites, operands))
     slack = jnp.zeros_like(norms.upper)
     for site, both in zip(sites, operands, strict=True):
-        own = _norms(site, both)
+        own = _norms(site, both, "direct")
         roundings = 16 * len(sites) * unit_roundoff(slack.dtype)
         slack += jnp.sqrt(own.upper) * (1 + roundings)
         slack -= jnp.sqrt(own.estimate) * (1 - roundings)
@@ -181,9 +194,3 @@ def _triple(sizes: Sequence[int], missing: int = 1) -> tuple[int, int, int]:
     """Missing spatial dimensions are put in front."""
     d, h, w = (*[missing] * (3 - len(sizes)), *(int(size) for size in sizes))
     return d, h, w
-
-
-def _vmap(fun: Any, depth: int) -> Any:
-    for _ in range(depth):
-        fun = jax.vmap(fun)
-    return fun

@@ -7,41 +7,28 @@ with missing spatial dimensions of size 1 in front; the kernel is `[kD, kH, kW, 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bk_jax import _native
+from bk_jax.ops.ghost_norm import ghost_norm_twin
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, common_dtype, unit_roundoff
+from bk_jax.ops.patches import Window, conv_patches, conv_rows
 from bk_jax.ops.sums import sum_of_squares
 
-Triple = tuple[int, int, int]
+Form = Literal["direct", "pixel_gram"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Window:
-    """Output pixel t meets kernel offset k at `t * stride + k * dilation - low` of the dilated input."""
-
-    kernel: Triple
-    stride: Triple = (1, 1, 1)
-    low: Triple = (0, 0, 0)
-    input_dilation: Triple = (1, 1, 1)
-    dilation: Triple = (1, 1, 1)
-    groups: int = 1
-
-    def attributes(self) -> dict[str, Any]:
-        """As attributes of the custom calls."""
-        names = [field.name for field in dataclasses.fields(self) if field.name != "groups"]
-        return {**{name: getattr(self, name) for name in names}, "groups": np.int64(self.groups)}
-
-
-def conv_norm(x: jax.Array, g: jax.Array, window: Window) -> SquaredNorms:
+def conv_norm(x: jax.Array, g: jax.Array, window: Window, form: Form = "direct") -> SquaredNorms:
     """Squared norms `[B]` of the kernel's gradients, which are not kept.
+
+    The form `"direct"` makes the gradients in blocks that are dropped, `2 T d p` flop per example with
+    T pixels of the result and d = kernel pixels x input channels; `"pixel_gram"` makes no gradient
+    but inner products of pixels, `T^2 (cin + p)` flop if the stride is 1.
 
     >>> import jax.numpy as jnp
     >>> x, g = jnp.full((1, 1, 1, 1, 2, 1), 2.0), jnp.full((1, 1, 1, 1, 1, 1), 3.0)
@@ -50,7 +37,8 @@ def conv_norm(x: jax.Array, g: jax.Array, window: Window) -> SquaredNorms:
     """
     x, g = _checked("conv_norm", x, g, window)
     out = jax.ShapeDtypeStruct(x.shape[:1], accumulation_dtype(x.dtype))
-    call = _native.call("bk_conv_norm", conv_norm_twin, [out, out], x, g, **window.attributes())
+    attributes = {**window.attributes(), "form": form}
+    call = _native.call("bk_conv_norm", conv_norm_twin, [out, out], x, g, **attributes)
     return SquaredNorms(*call)
 
 
@@ -84,12 +72,16 @@ def conv_sum(x: jax.Array, factor: jax.Array, g: jax.Array, window: Window) -> j
     return total
 
 
-def conv_norm_twin(x: jax.Array, g: jax.Array, **window: Any) -> SquaredNorms:
-    """The same in plain JAX: XLA's gradient of every example, formed and dropped.
+def conv_norm_twin(x: jax.Array, g: jax.Array, form: Form, **window: Any) -> SquaredNorms:
+    """The same in plain JAX: XLA's gradients, formed and dropped, or Gram matrices of patches.
 
-    An entry sums over pixels in any order, so the gradient at one kernel offset errs by at most
-    `T u |x| |g|` in norm (Cauchy-Schwarz over pixels).
+    An entry of a gradient sums over pixels in any order, so the gradient at one kernel offset errs by
+    at most `T u |x| |g|` in norm (Cauchy-Schwarz over pixels).
     """
+    if form == "pixel_gram":
+        shape = _window(window)
+        patches = conv_patches(x, g.shape[2:5], shape)
+        return ghost_norm_twin(patches, conv_rows(g, shape.groups))
     dtype = accumulation_dtype(x.dtype)
     norms = sum_of_squares(_per_sample(x, g, window))
     lengths = [jnp.sqrt(sum_of_squares(a.astype(dtype)).upper) for a in (x, g)]
@@ -135,14 +127,7 @@ def _window(attributes: dict[str, Any]) -> Window:
 
 def _transpose(x: jax.Array, g: jax.Array, *, window: Window) -> jax.Array:
     """XLA's gradient of the kernel for the images of one example."""
-    sizes = zip(
-        x.shape[1:4], g.shape[1:4], window.kernel, window.stride, window.low,
-        window.input_dilation, window.dilation, strict=True,
-    )  # fmt: skip
-    padding = [
-        (low, (out - 1) * stride + (k - 1) * dil + 1 - low - ((n - 1) * spread + 1))
-        for n, out, k, stride, low, spread, dil in sizes
-    ]
+    padding = window.padding(x.shape[1:4], g.shape[1:4])
     kernel = jax.ShapeDtypeStruct(_kernel_shape(x[None], g[None], window), g.dtype)
 
     def apply(kernel: jax.Array) -> jax.Array:
