@@ -146,14 +146,18 @@ def lora(
 
 def _first_values(weights: Sequence[Weight], rank: int, key: Any, dtype: Any) -> Adapters:
     """`A` normal with variance `1 / d`, so that `a A` is as large as `a`; `B` zero."""
-    keys = jax.random.split(jax.random.key(0) if key is None else key, len(weights))
-    adapters = {}
-    for weight, one_key in zip(weights, keys, strict=True):
-        shapes, kind = weight.shapes(rank), dtype or weight.dtype
-        depth = max(shapes["a"][-2], 1)
-        a = jax.random.normal(one_key, shapes["a"], jnp.float32) / np.sqrt(depth)
-        adapters[weight.name] = {"a": a.astype(kind), "b": jnp.zeros(shapes["b"], kind)}
-    return adapters
+
+    @jax.jit
+    def draw(key: Any) -> Adapters:
+        adapters = {}
+        for weight, one_key in zip(weights, jax.random.split(key, len(weights)), strict=True):
+            shapes, kind = weight.shapes(rank), dtype or weight.dtype
+            depth = max(shapes["a"][-2], 1)
+            a = jax.random.normal(one_key, shapes["a"], jnp.float32) / np.sqrt(depth)
+            adapters[weight.name] = {"a": a.astype(kind), "b": jnp.zeros(shapes["b"], kind)}
+        return adapters
+
+    return draw(jax.random.key(0) if key is None else key)
 
 
 def _oriented(adapter: Mapping[str, Any], reverse: bool) -> tuple[Any, Any]:
