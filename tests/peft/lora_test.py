@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -133,7 +134,7 @@ def layers_loss(params, x):
 
 def layers(sizes=SIZES):
     rng = np.random.default_rng(0)
-    pairs = zip(sizes[:-1], sizes[1:], strict=True)
+    pairs = itertools.pairwise(sizes)
     return {f"w{i}": rng.normal(size=pair).astype(np.float32) for i, pair in enumerate(pairs)}
 
 
@@ -343,8 +344,8 @@ def test_convolutions_are_named():
     def loss(params, x):
         return jnp.sum(jax.lax.conv(x, params["k"], (1,), "SAME"))
 
+    params, image = {"k": np.ones((2, 3, 1), np.float32)}, np.ones((1, 3, 4), np.float32)
     with pytest.raises(ValueError, match="'k': used by conv_general_dilated"):
-        params, image = {"k": np.ones((2, 3, 1), np.float32)}, np.ones((1, 3, 4), np.float32)
         peft.lora(loss, params, image, rank=1, match="k")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ def network():
             "kernel": rng.normal(size=(d, p)).astype(np.float32),
             "bias": rng.normal(size=p).astype(np.float32),
         }
-        for i, (d, p) in enumerate(zip(SIZES[:-1], SIZES[1:], strict=True))
+        for i, (d, p) in enumerate(itertools.pairwise(SIZES))
     }
 
 
