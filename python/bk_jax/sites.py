@@ -164,10 +164,11 @@ class _Walk:
         """The user's line of an equation; inside library code, that of the call."""
         return _compat.source_line(eqn) or self.enclosing
 
-    def returned(self, loss: _Tracked | None) -> None:
+    def returned(self, output: _Tracked | None) -> None:
         """A parameter that is the loss itself, with no equation on its way that uses it."""
-        for view in loss.views if loss else ():
-            self.opaque.setdefault(view.leaf, []).append(Opaque("return", "the loss itself"))
+        where = "an output" if self.every_use else "the loss itself"
+        for view in output.views if output else ():
+            self.opaque.setdefault(view.leaf, []).append(Opaque("return", where))
 
     def give_up(self, eqn: Any, operands: Sequence[_Tracked | None]) -> None:
         """Marks the leaves of all tracked operands as opaque because of this equation."""

@@ -47,10 +47,11 @@ def test_every_method_passes(method):
 
 
 def test_a_private_gradient_knows_its_bound_and_its_noise():
-    grad_fn = bk_jax.dp_value_and_grad(
-        mlp_loss, l2_clip_norm=0.5, noise_multiplier=3.0, normalize_by=2.0
-    )
-    report = assert_sensitivity(grad_fn, mlp(sizes=SIZES), mlp_batch(3, sizes=SIZES), examples=2)
+    options = {"l2_clip_norm": 0.5, "noise_multiplier": 3.0, "normalize_by": 2.0}
+    params, batch = mlp(sizes=SIZES), mlp_batch(3, sizes=SIZES)
+    grad_fn = bk_jax.dp_value_and_grad(mlp_loss, **options)
+    report = assert_sensitivity(grad_fn, params, batch, examples=2)
+    assert report == assert_sensitivity(mlp_loss, params, batch, examples=2, **options)
     assert abs(report.noise_stddev / 0.75 - 1) < 6 / np.sqrt(2 * 31 * 13)
 
 
@@ -158,6 +159,16 @@ def test_options_belong_to_a_loss():
         assert_sensitivity(correct, PARAMS, BATCH, bound=1.0, l2_clip_norm=1.0)
     with pytest.raises(TypeError, match=r"\['l2_clip_norm'\] belong to a loss"):
         assert_sensitivity(bk_jax.dp_value_and_grad(mlp_loss), PARAMS, BATCH, l2_clip_norm=1.0)
+
+
+def test_what_wraps_a_private_gradient_is_no_loss():
+    with pytest.raises(TypeError, match="fun wraps a function that dp_value_and_grad returned"):
+        assert_sensitivity(jax.jit(bk_jax.dp_value_and_grad(mlp_loss)), PARAMS, BATCH)
+
+
+def test_noise_is_declared_together_with_a_bound():
+    with pytest.raises(TypeError, match="noise_stddev goes together with bound"):
+        assert_sensitivity(mlp_loss, PARAMS, BATCH, noise_stddev=1.0)
 
 
 def test_keys_are_those_of_two_steps():

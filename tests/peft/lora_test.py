@@ -281,6 +281,19 @@ def test_other_frozen_values_do_not_compile_again():
     assert len(traces) == 1
 
 
+def test_a_program_in_low_precision_stays_so():
+    def product(params, x):
+        return x.astype(jnp.bfloat16) @ params["w"].astype(jnp.bfloat16)
+
+    params = {"w": np.ones((5, 2), np.float32)}
+    lora = peft.lora(product, params, data(), rank=1, match="w")
+    assert lora.adapters["w"]["a"].dtype == jnp.float32
+    jaxpr = jax.make_jaxpr(lora.loss_fn)(lora.adapters, data(), frozen=params)
+    dots = [eqn for eqn in equations(jaxpr) if str(eqn.primitive) == "dot_general"]
+    assert [eqn.invars[1].aval.dtype for eqn in dots] == [jnp.bfloat16] * 3
+    assert [out.dtype for out in jaxpr.out_avals] == [jnp.bfloat16]
+
+
 def test_aux_outputs_are_adapted_too():
     def logits_and_loss(params, x):
         return jnp.sum(x), x @ params["w"]  # the loss does not use the weight
@@ -338,6 +351,24 @@ def test_nothing_left_to_adapt_is_an_error():
         ValueError, match="no selected parameter can be adapted: 'unused': not used"
     ):
         peft.lora(mixed_loss, MIXED, IDS, rank=1, match="unused", skip=True)
+
+
+def test_what_is_joined_with_something_left_out_is_left_out():
+    def loss(params, ids):
+        looked_up = params["table"][:2][ids]
+        return jnp.sum(looked_up @ jnp.concatenate([params["table"][2:], params["more"]], axis=1))
+
+    params = {"table": np.ones((5, 3), np.float32), "more": np.ones((3, 2), np.float32)}
+    with pytest.raises(ValueError, match="'more': joined with a parameter that is left out"):
+        peft.lora(loss, params, IDS, rank=1, match="*", skip=True)
+
+
+def test_a_returned_weight_is_named():
+    def with_weight(params, x):
+        return jnp.sum(x @ params["w"]), params["w"]
+
+    with pytest.raises(ValueError, match="'w': used by return at an output"):
+        peft.lora(with_weight, {"w": np.ones((5, 2), np.float32)}, data(), rank=1, match="w")
 
 
 def test_convolutions_are_named():

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from bk_jax import random
-from bk_jax.api import DPValueAndGrad, clipped_value_and_grad
+from bk_jax.api import DPValueAndGrad, dp_value_and_grad
 from bk_jax.audit.cause import likely_cause
 from bk_jax.audit.neighbours import Moved, Neighbours
 from bk_jax.audit.noise import check_noise
@@ -83,7 +83,7 @@ def assert_sensitivity(
 
     Args:
       fun: what is audited, one of
-        a loss, of which `dp_value_and_grad` is taken with `options` and without noise;
+        a loss, of which `dp_value_and_grad` is taken with `options`, without noise by default;
         a function that `dp_value_and_grad` returned, which knows its bound and its noise;
         any function `grad_fn(params, batch, *, key, is_padding_example) -> (value, gradients)`, with
         its `bound`. It is called as it is: jit it if it should be compiled.
@@ -141,14 +141,28 @@ def _declared(
         if options:
             raise TypeError(f"options of a loss, {sorted(options)}, do not go together with bound.")
         return _Declared(fun, _bounds(float(bound), relation), float(noise_stddev))
+    if noise_stddev:
+        raise TypeError(
+            "noise_stddev goes together with bound; without it fun declares both itself."
+        )
     if not isinstance(fun, DPValueAndGrad):
-        fun = clipped_value_and_grad(fun, **options)
+        _check_is_loss(fun)
+        fun = dp_value_and_grad(fun, **{"noise_multiplier": 0.0, **options})
     elif options:
         raise TypeError(f"options {sorted(options)} belong to a loss; this function has its own.")
     replace_one = types.SimpleNamespace(name="REPLACE_ONE")
     bounds = {"ADD_OR_REMOVE_ONE": fun.sensitivity(), "REPLACE_ONE": fun.sensitivity(replace_one)}
     stddev = float(fun.noise_multiplier) * float(fun.sensitivity())
     return _Declared(jax.jit(fun), {k: float(v) for k, v in bounds.items()}, stddev)
+
+
+def _check_is_loss(fun: Any) -> None:
+    """What wraps a private gradient (`jit`, a decorator) does not know its bound."""
+    if isinstance(getattr(fun, "__wrapped__", None), DPValueAndGrad):
+        raise TypeError(
+            "fun wraps a function that dp_value_and_grad returned. Pass that function itself, which is "
+            "compiled here, or declare the bound= and noise_stddev= of the wrapped one."
+        )
 
 
 def _bounds(bound: float, relation: str) -> dict[str, float]:
