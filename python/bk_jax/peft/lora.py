@@ -111,7 +111,7 @@ def lora(
     {'down': {'a': (9, 2), 'b': (2, 4)}, 'up': {'a': (6, 2), 'b': (2, 9)}}
     >>> grad_fn = bk_jax.dp_value_and_grad(lora.loss_fn)
     >>> batch, key = jnp.ones((8, 6)), bk_jax.random.key(0)
-    >>> value, grads = grad_fn(lora.adapters, batch, key=key, frozen=params)
+    >>> value, grads = jax.jit(grad_fn)(lora.adapters, batch, key=key, frozen=params)
 
     Args:
       loss_fn: a function whose first argument is the parameters, such as the loss that
@@ -147,14 +147,17 @@ def lora(
 def _first_values(weights: Sequence[Weight], rank: int, key: Any, dtype: Any) -> Adapters:
     """`A` normal with variance `1 / d`, so that `a A` is as large as `a`; `B` zero."""
 
+    shapes = [weight.shapes(rank) for weight in weights]
+    ends = np.cumsum([math.prod(shape["a"]) for shape in shapes])
+
     @jax.jit
     def draw(key: Any) -> Adapters:
+        parts = jnp.split(jax.random.normal(key, (int(ends[-1]),), jnp.float32), ends[:-1])
         adapters = {}
-        for weight, one_key in zip(weights, jax.random.split(key, len(weights)), strict=True):
-            shapes, kind = weight.shapes(rank), dtype or weight.dtype
-            depth = max(shapes["a"][-2], 1)
-            a = jax.random.normal(one_key, shapes["a"], jnp.float32) / np.sqrt(depth)
-            adapters[weight.name] = {"a": a.astype(kind), "b": jnp.zeros(shapes["b"], kind)}
+        for weight, shape, part in zip(weights, shapes, parts, strict=True):
+            kind = dtype or weight.dtype
+            a = part.reshape(shape["a"]) / math.sqrt(max(shape["a"][-2], 1))
+            adapters[weight.name] = {"a": a.astype(kind), "b": jnp.zeros(shape["b"], kind)}
         return adapters
 
     return draw(jax.random.key(0) if key is None else key)

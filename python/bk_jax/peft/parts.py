@@ -69,7 +69,7 @@ def with_frozen(loss_fn: Callable[..., Any]) -> Callable[..., Any]:
     >>> params = {"kernel": jnp.ones((2, 3)), "bias": jnp.zeros(3)}
     >>> trainable, frozen = partition(params, "bias")
     >>> grad_fn = bk_jax.clipped_value_and_grad(with_frozen(loss_fn), l2_clip_norm=100.0)
-    >>> _, grads = grad_fn(trainable, jnp.ones((4, 2)), frozen=frozen)
+    >>> _, grads = jax.jit(grad_fn)(trainable, jnp.ones((4, 2)), frozen=frozen)
     >>> print(grads)
     {'bias': Array([16., 16., 16.], dtype=float32), 'kernel': None}
     """
