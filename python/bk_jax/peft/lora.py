@@ -103,10 +103,11 @@ def lora(
     """Adds a low-rank update to every product with a selected weight, in any program.
 
     >>> import bk_jax, jax.numpy as jnp
+    >>> from bk_jax import peft
     >>> def loss_fn(params, x):
     ...     return jnp.sum(jnp.tanh(x @ params["up"]) @ params["down"])
     >>> params = {"up": jnp.ones((6, 9)), "down": jnp.ones((9, 4))}
-    >>> lora = bk_jax.peft.lora(loss_fn, params, jnp.ones((1, 6)), rank=2, match="*")
+    >>> lora = peft.lora(loss_fn, params, jnp.ones((1, 6)), rank=2, match="*")
     >>> jax.tree.map(jnp.shape, lora.adapters)
     {'down': {'a': (9, 2), 'b': (2, 4)}, 'up': {'a': (6, 2), 'b': (2, 9)}}
     >>> grad_fn = bk_jax.dp_value_and_grad(lora.loss_fn)
