@@ -22,7 +22,15 @@ from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.plan import Plan, make_plan
 from bk_jax.routes import force_routes
 from bk_jax.sites import find_sites
-from bk_jax.trace import Parameters, Signature, Traced, flatten_parameters, trace_loss
+from bk_jax.trace import (
+    Parameters,
+    Signature,
+    Traced,
+    arrays_of,
+    flatten_parameters,
+    merge_arrays,
+    trace_loss,
+)
 
 
 class Stats(NamedTuple):
@@ -294,13 +302,13 @@ class DPValueAndGrad:
         explanations = []
 
         def prepare(arrays: Any, kwargs: Any) -> None:
-            call_args = _merge_arrays(args, arrays)
+            call_args = merge_arrays(args, arrays)
             parameters, batch, size = self._arguments(call_args)
             clipping = self._clipping(parameters)
             traced, plan = self._prepare(call_args, kwargs, parameters, batch, clipping)
             explanations.append(make_explanation(traced, plan, size))
 
-        jax.eval_shape(prepare, _arrays_of(args), kwargs)
+        jax.eval_shape(prepare, arrays_of(args), kwargs)
         return explanations[0]
 
     def sensitivity(self, neighboring_relation: Any = None) -> Any:
@@ -325,23 +333,6 @@ class DPValueAndGrad:
                 f"{sorted(factors)} of dp_accounting.NeighboringRelation."
             )
         return factors[name] * bound
-
-
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "shape") and hasattr(value, "dtype")
-
-
-def _arrays_of(args: Sequence[Any]) -> list[Any]:
-    """The array leaves of the arguments; what is static stays out of tracing."""
-    return [leaf for leaf in jax.tree_util.tree_leaves(args) if _is_array(leaf)]
-
-
-def _merge_arrays(args: Sequence[Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments with their array leaves replaced."""
-    leaves, treedef = jax.tree_util.tree_flatten(tuple(args))
-    rest = iter(arrays)
-    merged = [next(rest) if _is_array(leaf) else leaf for leaf in leaves]
-    return jax.tree_util.tree_unflatten(treedef, merged)
 
 
 def _padding(is_padding_example: Any, size: int) -> jax.Array:

@@ -17,10 +17,11 @@ import jax.numpy as jnp
 
 from bk_jax import blocks, ops
 from bk_jax.blocks import Kept
-from bk_jax.book import Book, evaluate, zero_tap
+from bk_jax.book import evaluate, zero_tap
 from bk_jax.clip import Clipping
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
 from bk_jax.plan import Plan
+from bk_jax.replay import Book
 from bk_jax.trace import Traced
 
 

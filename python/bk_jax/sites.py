@@ -83,23 +83,29 @@ class _Tracked:
     axes: tuple[ScanAxis, ...]
 
 
-def find_sites(closed_jaxpr: Any, num_leaves: int) -> Sites:
-    """Finds the uses of the first `num_leaves` inputs in the first output of the jaxpr."""
+def find_sites(closed_jaxpr: Any, num_leaves: int, *, every_use: bool = False) -> Sites:
+    """Finds the uses of the first `num_leaves` inputs of the jaxpr.
+
+    Those that the gradient of the first output, the loss, has to do with; or, with `every_use`, all
+    that any output depends on: then `stop_gradient` is a use like any other.
+    """
     jaxpr, _ = _compat.split_closed(closed_jaxpr)
-    walk = _Walk()
+    walk = _Walk(every_use)
     inputs: list[_Tracked | None] = [None] * len(jaxpr.invars)
     for leaf in range(num_leaves):
         inputs[leaf] = _Tracked((View(leaf, tuple(jaxpr.invars[leaf].aval.shape)),), ())
-    live = [True] + [False] * (len(jaxpr.outvars) - 1)
+    live = [every_use or output == 0 for output in range(len(jaxpr.outvars))]
     outs = walk.jaxpr(jaxpr, inputs, live, ())
-    walk.returned(outs[0])
+    for out in outs if every_use else outs[:1]:
+        walk.returned(out)
     return Sites(tuple(walk.sites), {k: tuple(v) for k, v in sorted(walk.opaque.items())})
 
 
 class _Walk:
     """The traversal: it knows equations and scopes, and no layer."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_use: bool) -> None:
+        self.every_use = every_use
         self.sites: list[Site] = []
         self.opaque: dict[int, list[Opaque]] = {}
         self.enclosing = ""  # source line of the innermost call that has one
@@ -126,7 +132,7 @@ class _Walk:
     ) -> Sequence[_Tracked | None]:
         """One equation with at least one tracked operand; see the module's numbered list."""
         nothing: list[_Tracked | None] = [None] * len(eqn.outvars)
-        if eqn.primitive is prims.stop_gradient_p:
+        if eqn.primitive is prims.stop_gradient_p and not self.every_use:
             return nothing
         moved = _move(eqn, operands)
         if moved is not None:
@@ -158,10 +164,11 @@ class _Walk:
         """The user's line of an equation; inside library code, that of the call."""
         return _compat.source_line(eqn) or self.enclosing
 
-    def returned(self, loss: _Tracked | None) -> None:
+    def returned(self, output: _Tracked | None) -> None:
         """A parameter that is the loss itself, with no equation on its way that uses it."""
-        for view in loss.views if loss else ():
-            self.opaque.setdefault(view.leaf, []).append(Opaque("return", "the loss itself"))
+        where = "an output" if self.every_use else "the loss itself"
+        for view in output.views if output else ():
+            self.opaque.setdefault(view.leaf, []).append(Opaque("return", where))
 
     def give_up(self, eqn: Any, operands: Sequence[_Tracked | None]) -> None:
         """Marks the leaves of all tracked operands as opaque because of this equation."""

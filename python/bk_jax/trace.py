@@ -140,3 +140,20 @@ def trace_loss(
 
 def _with_batch_dim(tree: Any) -> Any:
     return jax.tree_util.tree_map(lambda x: jnp.expand_dims(x, 0), tree)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def arrays_of(args: Sequence[Any]) -> list[Any]:
+    """The array leaves of the arguments; what is static stays out of tracing."""
+    return [leaf for leaf in jax.tree_util.tree_leaves(args) if _is_array(leaf)]
+
+
+def merge_arrays(args: Sequence[Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments with their array leaves replaced."""
+    leaves, treedef = jax.tree_util.tree_flatten(tuple(args))
+    rest = iter(arrays)
+    merged = [next(rest) if _is_array(leaf) else leaf for leaf in leaves]
+    return jax.tree_util.tree_unflatten(treedef, merged)

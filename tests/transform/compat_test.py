@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from bk_jax import _compat, book, sites, views
+from bk_jax import _compat, book, replay, sites, views
 from bk_jax.rules import USE_RULES
 from transform.steps import count_up, equations
 
@@ -78,14 +78,14 @@ def test_what_users_write_becomes_the_primitive_that_we_match(name):
 
 def test_every_primitive_that_we_match_on_is_visited():
     visited = {primitive(expected) for _, expected in WRITTEN.values()}
-    matched = {*views.VIEW_RULES, *views.PASS_THROUGH, *USE_RULES, *sites._ENTER, *book._ENTER}
+    matched = {*views.VIEW_RULES, *views.PASS_THROUGH, *USE_RULES, *sites._ENTER, *replay._ENTER}
     matched |= {*filter(None, views.JOINS), prims.stop_gradient_p, prims.cond_p}
     assert matched == visited
 
 
 def test_what_is_entered_is_entered_twice():
     """Once to find sites and once to evaluate them."""
-    assert set(sites._ENTER) == set(book._ENTER)
+    assert set(sites._ENTER) == set(replay._ENTER)
 
 
 @pytest.mark.parametrize("name", WRITTEN)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bk_jax.sites import ScanAxis
+from bk_jax.sites import ScanAxis, find_sites
 from transform.steps import count_up, only_site, sites_of
 
 W, X = count_up(3, 3), count_up(2, 3)
@@ -147,3 +147,15 @@ def test_every_use_of_an_opaque_parameter_is_listed():
     found = sites_of(lambda w, x: jnp.sum(x @ w) + jnp.sum(jnp.exp(w)) + jnp.max(w), [W], X)
     assert len(found.sites) == 1
     assert [reason.primitive for reason in found.opaque[0]] == ["exp", "reduce_max"]
+
+
+def test_every_use_counts_what_no_gradient_comes_back_from():
+    def loss(w, v, x):
+        return jnp.sum(x), x @ w, x @ lax.stop_gradient(v)
+
+    jaxpr = jax.make_jaxpr(loss)(W, W, X)
+    found = find_sites(jaxpr, 2)
+    assert (found.sites, found.opaque) == ((), {})
+    found = find_sites(jaxpr, 2, every_use=True)
+    assert [site.leaves for site in found.sites] == [(0,)]
+    assert [reason.primitive for reason in found.opaque[1]] == ["stop_gradient"]

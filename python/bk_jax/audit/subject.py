@@ -1,0 +1,88 @@
+"""The subject of an audit: a gradient as a function of which rows are real, their data, and a key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bk_jax import validate
+
+
+class AuditError(AssertionError):
+    """A promise that is not kept; the message says what was found and the likely cause."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What is audited, and the batch that it is audited with.
+
+    Attributes:
+      grad_fn: called like the function that `dp_value_and_grad` returns.
+      padding: whether `grad_fn` takes `is_padding_example`; else rows are taken out of the arrays.
+    """
+
+    grad_fn: Callable[..., Any]
+    params: Any
+    batch: Any
+    kwargs: Mapping[str, Any]
+    padding: bool
+
+    @property
+    def size(self) -> int:
+        """The number of rows of the batch."""
+        return validate.batch_size(self.batch)
+
+    def arrays(self, real: np.ndarray, key: Any, rows: np.ndarray | None = None) -> list[Any]:
+        """The gradient of every parameter, when the rows marked by `real` are examples.
+
+        `rows` says which row of the batch is found in which place; default: each in its own.
+        """
+        rows = np.arange(self.size) if rows is None else rows
+        taken = rows if self.padding else rows[real]
+        batch = jax.tree_util.tree_map(lambda x: np.asarray(x)[taken], self.batch)
+        options = {**self.kwargs}
+        if self.padding:
+            options["is_padding_example"] = ~real
+        if key is not None:
+            options["key"] = key
+        out = self.grad_fn(self.params, batch, **options)
+        if not isinstance(out, tuple) or len(out) < 2:
+            raise TypeError(
+                "grad_fn must return (value, gradients), as the function that dp_value_and_grad "
+                f"returns does; got {type(out).__name__}."
+            )
+        return jax.tree_util.tree_leaves(out[1])
+
+    def leaves(
+        self, real: np.ndarray, key: Any, rows: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        """The same in double precision."""
+        return [np.asarray(leaf, np.float64) for leaf in self.arrays(real, key, rows)]
+
+    def flat(self, real: np.ndarray, key: Any, rows: np.ndarray | None = None) -> np.ndarray:
+        """All gradients as one vector of finite numbers."""
+        leaves = self.leaves(real, key, rows)
+        vector = np.concatenate([leaf.ravel() for leaf in leaves] or [np.zeros(0)])
+        if not np.all(np.isfinite(vector)):
+            raise AuditError(
+                f"the result of a batch with {int(real.sum())} real examples is not finite. Likely "
+                "cause: a division by the number of real examples, which is 0 in an empty batch and "
+                "private in any other; or padding rows that are multiplied by 0 instead of left out."
+            )
+        return vector
+
+    def paths(self) -> list[str]:
+        """The names of the parameters, in the order of `leaves`."""
+        with_paths, _ = jax.tree_util.tree_flatten_with_path(self.params)
+        return [jax.tree_util.keystr(p, simple=True, separator="/") for p, _ in with_paths]
+
+    def rounding_unit(self, key: Any) -> float:
+        """The largest relative rounding error of a number of the result."""
+        dtypes = [leaf.dtype for leaf in self.arrays(np.zeros(self.size, bool), key)]
+        floating = [float(jnp.finfo(d).eps) for d in dtypes if jnp.issubdtype(d, jnp.floating)]
+        return max(floating, default=0.0)

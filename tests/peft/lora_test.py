@@ -1,0 +1,408 @@
+"""LoRA: the same function as the merged model, rank-r matrices alone are tapped, frozen weights rest."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models import flow, mlp, stacked, transformers
+from models.model import Model, cast, fill, images
+from models.suite_test import QUICK, first_match
+from support import oracle
+from support.structure import equations, jaxpr_shapes
+from support.tolerance import assert_within
+
+import bk_jax
+from bk_jax import peft
+from bk_jax.flops import count_flops
+
+MODELS = [
+    mlp.mlp_linen,
+    mlp.mlp_nnx,
+    mlp.mlp_equinox,
+    mlp.mlp_haiku,
+    transformers.bert_linen,  # kernels [d, heads, k] and [heads, k, d]
+    stacked.nested_three_deep,
+    flow.views_of_parameters,  # slices, reshapes, concatenations
+]
+
+
+@pytest.fixture
+def no_leak_check():
+    """JAX's caches are off while tracers are watched for leaks; other tests watch."""
+    jax.config.update("jax_check_tracer_leaks", False)
+    yield
+    jax.config.update("jax_check_tracer_leaks", True)
+
+
+def is_dense(model: Model) -> Any:
+    return lambda path, leaf: first_match(model.kinds, path)[1] == "dense"
+
+
+def one_example(model: Model, args: Any) -> list[Any]:
+    keep = model.options.get("keep_batch_dim", True)
+    return [args[0], jax.tree.map(lambda x: x[:1] if keep else x[0], args[1]), *args[2:]]
+
+
+def random_like(tree: Any, dtype: Any = np.float64) -> Any:
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda x: (0.3 * rng.normal(size=x.shape)).astype(dtype), tree)
+
+
+def many_uses() -> Model:
+    args = (fill(MANY_USES), images(1, 3, 5, 4))
+    return Model(many_uses_loss, args, {"*": "dense"})
+
+
+@pytest.mark.parametrize("make", [*MODELS, many_uses], ids=lambda make: make.__name__)
+def test_a_model_with_adapters_is_the_merged_model(x64, no_leak_check, make):
+    model = make()
+    args = cast(model.args, np.float64)
+    params, *rest = one_example(model, args)
+    lora = peft.lora(model.loss, params, *rest, rank=2, alpha=3, match=is_dense(model))
+    adapters = random_like(lora.adapters)
+
+    @functools.partial(jax.jit, compiler_options=QUICK)
+    def losses(params, adapters, *rest):
+        return (
+            model.loss(params, *rest),
+            lora.loss_fn(lora.adapters, *rest, frozen=params),
+            lora.loss_fn(adapters, *rest, frozen=params),
+            model.loss(lora.merge(params, adapters), *rest),
+        )
+
+    original, untrained, adapted, merged = losses(params, adapters, *rest)
+    assert_within(untrained, original, 1e-13, "B is zero")
+    assert_within(adapted, merged, 1e-12, "merged")
+    assert abs(adapted - original) > 1e-4
+    grad_fn = bk_jax.dp_value_and_grad(lora.loss_fn, **model.options)
+    rows = grad_fn.explain(adapters, *args[1:], frozen=args[0]).rows
+    assert {row.kind for row in rows} == {"dense"}
+    assert all(2 in (row.d, row.p) for row in rows)
+    assert {row.path for row in rows} == {f"{w.name}/{m}" for w in lora.weights for m in "ab"}
+
+
+def many_uses_loss(params, x):
+    """Layers in a scan, rematerialised; one weight in all steps and transposed; experts."""
+    layer = jax.checkpoint(lambda h, w: (jnp.tanh(h @ w), None))
+    x, _ = jax.lax.scan(layer, x, params["stack"])
+    x, _ = jax.lax.scan(lambda h, _: (jnp.sin(h @ params["shared"]), None), x, None, length=2)
+    x = jnp.cos(x @ params["shared"].T)
+    return jnp.sum(jnp.tanh(jnp.einsum("btd,ndp->bntp", x, params["experts"])))
+
+
+MANY_USES = {"stack": (3, 4, 4), "shared": (4, 4), "experts": (2, 4, 3)}
+
+
+def test_private_gradients_of_adapters_are_exact():
+    params, batch = fill(MANY_USES), images(1, 3, 5, 4)
+    lora = peft.lora(many_uses_loss, params, batch[:1], rank=2, match="*")
+    adapters = random_like(lora.adapters, np.float32)
+
+    def loss(adapters, batch, frozen):
+        return lora.loss_fn(adapters, batch, frozen=frozen)
+
+    args = (adapters, batch, params)
+    truth = oracle.per_example(loss, args, oracle.Arguments())
+    norms = np.sqrt(oracle.squared_norms(list(truth.gradients.values()), len(truth.losses)))
+    clip_norm = float(np.float32(np.median(norms)))
+    grad_fn = bk_jax.clipped_value_and_grad(loss, l2_clip_norm=clip_norm, return_stats=True)
+    _, grads, stats = jax.jit(grad_fn, compiler_options=QUICK)(*args)
+    assert_within(stats.norms, norms, 1e-5 * norms, "norms")
+    factors = np.asarray(stats.clip_factors, np.float64)
+    for path, gradient in oracle.named_leaves(grads).items():
+        expected = np.tensordot(factors, truth.gradients[path], axes=1)
+        assert_within(gradient, expected, 2e-5 * np.sum(factors * norms), path)
+
+
+# --- what is computed ---
+
+SIZES = (5, 7, 11, 13, 3)  # no two layers are alike
+TOKENS, EXAMPLES = 17, 2
+
+
+def layers_loss(params, x):
+    for name in sorted(params):
+        x = jnp.tanh(x @ params[name])
+    return jnp.sum(x)
+
+
+def layers(sizes=SIZES):
+    rng = np.random.default_rng(0)
+    pairs = itertools.pairwise(sizes)
+    return {f"w{i}": rng.normal(size=pair).astype(np.float32) for i, pair in enumerate(pairs)}
+
+
+def data(width=SIZES[0]):
+    return np.random.default_rng(1).normal(size=(EXAMPLES, TOKENS, width)).astype(np.float32)
+
+
+def step_jaxpr(lora, params, batch, **options):
+    grad_fn = bk_jax.clipped_value_and_grad(lora.loss_fn, **options)
+
+    def step(adapters, batch, frozen):
+        return grad_fn(adapters, batch, frozen=frozen)
+
+    return jax.make_jaxpr(step)(lora.adapters, batch, params)
+
+
+def large_products(jaxpr, params):
+    """The products with a frozen weight or of its gradient, by the size of that weight."""
+    sizes = {2 * EXAMPLES * TOKENS * w.size: name for name, w in params.items()}
+    dots = [eqn for eqn in equations(jaxpr) if str(eqn.primitive) == "dot_general"]
+    flops = [count_flops(_Single(eqn)) for eqn in dots]
+    return sorted(sizes[f] for f in flops if f in sizes)
+
+
+class _Single:
+    """One equation as a program."""
+
+    def __init__(self, eqn):
+        self.eqns = [eqn]
+
+
+def test_back_propagation_ends_at_the_first_adapted_layer():
+    params, batch = layers(), data()
+    lora = peft.lora(layers_loss, params, batch, rank=2, match=["w2", "w3"])
+    jaxpr = step_jaxpr(lora, params, batch)
+    # Forward through all layers; back through w3 alone, to the adapter of w2.
+    assert large_products(jaxpr, params) == ["w0", "w1", "w2", "w3", "w3"]
+
+
+def test_no_gradient_of_a_frozen_weight_is_formed():
+    params, batch = layers(), data()
+    lora = peft.lora(layers_loss, params, batch, rank=2, match="*")
+    shapes = jaxpr_shapes(step_jaxpr(lora, params, batch))
+    for weight in params.values():
+        assert not any(
+            shape[-2:] in (weight.shape, weight.shape[::-1])
+            and shape[:-2] in ((), (EXAMPLES,), (EXAMPLES, 1), (1,))
+            for shape in shapes
+        )
+
+
+def test_compiled_flops_are_those_of_forward_and_input_gradients():
+    sizes = (64,) * 7
+    params, batch = layers(sizes), data(64)
+    lora = peft.lora(layers_loss, params, batch, rank=2, match="w5")
+    grad_fn = bk_jax.clipped_value_and_grad(lora.loss_fn, method="bk")
+    compiled = jax.jit(grad_fn).lower(lora.adapters, batch, frozen=params).compile()
+    forward = 6 * 2 * EXAMPLES * TOKENS * 64 * 64
+    assert compiled.cost_analysis()["flops"] < 1.5 * forward  # training everything takes 3
+
+
+def test_stacked_layers_have_an_adapter_each():
+    stacked_params = {"w": np.stack([np.eye(4, dtype=np.float32)] * 3)}
+
+    def loss(params, x):
+        return jnp.sum(jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, params["w"])[0])
+
+    lora = peft.lora(loss, stacked_params, data(4), rank=2, match="w")
+    assert jax.tree.map(jnp.shape, lora.adapters) == {"w": {"a": (3, 4, 2), "b": (3, 2, 4)}}
+    shapes = jaxpr_shapes(step_jaxpr(lora, stacked_params, data(4)))
+    assert (EXAMPLES, 3, 4, 4) not in shapes
+
+
+def test_parts_of_a_leaf_have_adapters_of_their_own():
+    def loss(params, x):
+        q, k = jnp.split(params["qk"], 2, axis=1)
+        return jnp.sum((x @ q) * (x @ k))
+
+    params = {"qk": np.ones((5, 8), np.float32)}
+    lora = peft.lora(loss, params, data(), rank=1, match="qk")
+    assert jax.tree.map(jnp.shape, lora.adapters) == {
+        "qk[0]": {"a": (5, 1), "b": (1, 4)},
+        "qk[1]": {"a": (5, 1), "b": (1, 4)},
+    }
+
+
+def test_merged_parameters_are_exact_for_small_integers():
+    params = {"w": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    lora = peft.lora(lambda p, x: jnp.sum(x @ p["w"]), params, data(2), rank=1, alpha=2, match="w")
+    adapters = {"w": {"a": np.float32([[1], [2]]), "b": np.float32([[3, 4, 5]])}}
+    np.testing.assert_array_equal(
+        lora.merge(params, adapters)["w"], params["w"] + 2 * np.float32([[3, 4, 5], [6, 8, 10]])
+    )
+    transposed = peft.lora(lambda p, x: jnp.sum(x @ p["w"].T), params, data(3), rank=1, match="w")
+    adapters = {"w": {"a": np.float32([[3], [4], [5]]), "b": np.float32([[1, 2]])}}
+    np.testing.assert_array_equal(
+        transposed.merge(params, adapters)["w"], params["w"] + np.float32([[3, 4, 5], [6, 8, 10]])
+    )
+
+
+def test_first_values_are_random_and_zero_and_come_from_the_key():
+    params, batch = layers((5, 7, 3)), data()
+    make = functools.partial(peft.lora, layers_loss, params, batch, rank=4, match="*")
+    one, two, three = make(), make(), make(key=jax.random.key(1), dtype=jnp.bfloat16)
+    assert not any(np.any(x["b"]) for x in one.adapters.values())
+    for name in params:
+        np.testing.assert_array_equal(one.adapters[name]["a"], two.adapters[name]["a"])
+        assert three.adapters[name]["a"].dtype == jnp.bfloat16
+        assert np.any(np.asarray(one.adapters[name]["a"]) != three.adapters[name]["a"])
+    assert one.num_parameters() == 4 * sum(sum(w.shape) for w in params.values())
+
+
+def test_shapes_are_enough_to_make_adapters():
+    params, batch = jax.eval_shape(lambda: (layers(), data()))
+    lora = peft.lora(layers_loss, params, batch, rank=2, match="w0")
+    assert lora.adapters["w0"]["a"].shape == (5, 2)
+
+
+def test_it_is_a_function_like_any_other():
+    params, batch = layers(), data()
+    lora = peft.lora(layers_loss, params, batch, rank=2, match="w1")
+    adapters = random_like(lora.adapters, np.float32)
+    many = jax.tree.map(lambda x: np.stack([x, 2 * x]), adapters)
+    loss = functools.partial(lora.loss_fn, frozen=params)
+    both = jax.jit(jax.vmap(loss, in_axes=(0, None)))(many, batch)
+    value, grads = jax.jit(jax.value_and_grad(loss))(adapters, batch)
+    np.testing.assert_allclose(both[0], value, rtol=1e-5)
+    assert jax.tree.map(jnp.shape, grads) == jax.tree.map(jnp.shape, adapters)
+
+
+def test_other_frozen_values_do_not_compile_again():
+    params, batch = layers(), data()
+    lora = peft.lora(layers_loss, params, batch, rank=2, match="w1")
+    grad_fn = bk_jax.clipped_value_and_grad(lora.loss_fn)
+    traces = []
+
+    @jax.jit
+    def step(adapters, batch, frozen):
+        traces.append(1)
+        return grad_fn(adapters, batch, frozen=frozen)
+
+    step(lora.adapters, batch, params)
+    step(lora.adapters, 2 * batch, jax.tree.map(lambda w: 2 * w, params))
+    assert len(traces) == 1
+
+
+def test_a_program_in_low_precision_stays_so():
+    def product(params, x):
+        return x.astype(jnp.bfloat16) @ params["w"].astype(jnp.bfloat16)
+
+    params = {"w": np.ones((5, 2), np.float32)}
+    lora = peft.lora(product, params, data(), rank=1, match="w")
+    assert lora.adapters["w"]["a"].dtype == jnp.float32
+    jaxpr = jax.make_jaxpr(lora.loss_fn)(lora.adapters, data(), frozen=params)
+    dots = [eqn for eqn in equations(jaxpr) if str(eqn.primitive) == "dot_general"]
+    assert [eqn.invars[1].aval.dtype for eqn in dots] == [jnp.bfloat16] * 3
+    assert [out.dtype for out in jaxpr.out_avals] == [jnp.bfloat16]
+
+
+def test_aux_outputs_are_adapted_too():
+    def logits_and_loss(params, x):
+        return jnp.sum(x), x @ params["w"]  # the loss does not use the weight
+
+    params = {"w": np.eye(2, dtype=np.float32)}
+    lora = peft.lora(logits_and_loss, params, np.ones((1, 2), np.float32), rank=1, match="w")
+    adapters = {"w": {"a": np.ones((2, 1), np.float32), "b": np.float32([[1, 2]])}}
+    _, logits = lora.loss_fn(adapters, np.float32([[1, 10]]), frozen=params)
+    np.testing.assert_array_equal(logits, [[1 + 11, 10 + 22]])
+
+
+# --- errors ---
+
+IDS = np.zeros((2, 3), np.int32)
+
+
+def mixed_loss(params, ids):
+    x = params["embedding"][ids] @ params["kernel"]
+    x = x + jnp.sum(jnp.square(params["decayed"])) + jax.lax.stop_gradient(params["stopped"]).sum()
+    return jnp.sum(x @ params["decayed"])
+
+
+MIXED = {
+    "embedding": np.ones((4, 3), np.float32),
+    "kernel": np.ones((3, 3), np.float32),
+    "decayed": np.ones((3, 3), np.float32),
+    "stopped": np.ones((3, 3), np.float32),
+    "unused": np.ones((3, 3), np.float32),
+    "count": np.int32(1),
+}
+REASONS = {
+    "embedding": r"'embedding': used by gather at .*lora_test.py",
+    "decayed": r"'decayed': used by (square|integer_pow|mul) at .*lora_test.py",
+    "stopped": r"'stopped': used by stop_gradient",
+    "unused": "'unused': not used",
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_a_use_that_is_no_product_is_an_error_that_names_it(name):
+    with pytest.raises(ValueError, match=f"(?s){REASONS[name]}.*skip=True"):
+        peft.lora(mixed_loss, MIXED, IDS, rank=1, match=["kernel", name])
+
+
+def test_such_parameters_are_left_out_when_asked():
+    match = [*REASONS, "kernel"]
+    lora = peft.lora(mixed_loss, MIXED, IDS, rank=1, match=match, skip=True)
+    assert set(lora.adapters) == {"kernel"}
+    assert set(lora.skipped) == set(REASONS)
+    loss = functools.partial(lora.loss_fn, frozen=MIXED)
+    assert jnp.isfinite(jax.jit(loss)(lora.adapters, IDS))
+
+
+def test_nothing_left_to_adapt_is_an_error():
+    with pytest.raises(
+        ValueError, match="no selected parameter can be adapted: 'unused': not used"
+    ):
+        peft.lora(mixed_loss, MIXED, IDS, rank=1, match="unused", skip=True)
+
+
+def test_what_is_joined_with_something_left_out_is_left_out():
+    def loss(params, ids):
+        looked_up = params["table"][:2][ids]
+        return jnp.sum(looked_up @ jnp.concatenate([params["table"][2:], params["more"]], axis=1))
+
+    params = {"table": np.ones((5, 3), np.float32), "more": np.ones((3, 2), np.float32)}
+    with pytest.raises(ValueError, match="'more': joined with a parameter that is left out"):
+        peft.lora(loss, params, IDS, rank=1, match="*", skip=True)
+
+
+def test_a_returned_weight_is_named():
+    def with_weight(params, x):
+        return jnp.sum(x @ params["w"]), params["w"]
+
+    with pytest.raises(ValueError, match="'w': used by return at an output"):
+        peft.lora(with_weight, {"w": np.ones((5, 2), np.float32)}, data(), rank=1, match="w")
+
+
+def test_convolutions_are_named():
+    def loss(params, x):
+        return jnp.sum(jax.lax.conv(x, params["k"], (1,), "SAME"))
+
+    params, image = {"k": np.ones((2, 3, 1), np.float32)}, np.ones((1, 3, 4), np.float32)
+    with pytest.raises(ValueError, match="'k': used by conv_general_dilated"):
+        peft.lora(loss, params, image, rank=1, match="k")
+
+
+def test_integers_are_refused():
+    with pytest.raises(TypeError, match="not floating-point: 'count': int32"):
+        peft.lora(mixed_loss, MIXED, IDS, rank=1, match="count")
+
+
+@pytest.mark.parametrize("rank", [0, -1, 1.5])
+def test_rank_must_be_a_positive_whole_number(rank):
+    with pytest.raises(ValueError, match="rank must be a whole number of at least 1"):
+        peft.lora(mixed_loss, MIXED, IDS, rank=rank, match="kernel")
+
+
+def test_a_pattern_without_a_match_is_an_error():
+    with pytest.raises(ValueError, match="pattern 'kernels' matches no parameter; paths are count"):
+        peft.lora(mixed_loss, MIXED, IDS, rank=1, match=["kernel", "kernels"])
+    with pytest.raises(ValueError, match="the function given as match selects no parameter"):
+        peft.lora(mixed_loss, MIXED, IDS, rank=1, match=lambda path, leaf: leaf.shape == (9,))
+
+
+def test_adapters_of_another_program_are_refused():
+    lora = peft.lora(layers_loss, layers(), data(), rank=2, match="w1")
+    other = peft.lora(layers_loss, layers(), data(), rank=2, match="w2")
+    with pytest.raises(ValueError, match="the adapters do not fit the program"):
+        lora.loss_fn(other.adapters, data(), frozen=layers())
+    with pytest.raises(ValueError, match="the adapters do not fit the program"):
+        lora.merge(layers(), other.adapters)
