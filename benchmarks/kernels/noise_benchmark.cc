@@ -4,7 +4,7 @@
 //
 // Names say kernel/isa/type/threads. "ns/value" is time on the wall divided by
 // values, with all threads at work; values are added in place to an array that
-// is larger than the L2 cache. Before it is timed, every kernel is checked
+// is larger than any cache. Before it is timed, every kernel is checked
 // against the reference.
 #include <benchmark/benchmark.h>
 
@@ -26,7 +26,7 @@
 namespace bk {
 namespace {
 
-constexpr int64_t kValues = int64_t{1} << 20;
+constexpr int64_t kValues = int64_t{1} << 24;
 constexpr int64_t kStart = 0;
 constexpr BlockShape kShape = {1, &kValues, &kStart, &kValues};
 constexpr NoiseStream kStream = {{1, 2, 3, 4, 5, 6, 7, 8}, 0, kNoiseDomain};

@@ -39,16 +39,16 @@ def seconds(run: Run, repeats: int = 1, clock: Clock = time.perf_counter) -> flo
 
 
 def compare(
-    first: Run, second: Run, *, budget: float, clock: Clock = time.perf_counter
+    first: Run, second: Run, *, budget: float, rounds: int = 5, clock: Clock = time.perf_counter
 ) -> Comparison:
-    """Interleaves both for about `budget` seconds, at least 5 rounds of two pairs.
+    """Interleaves both for about `budget` seconds, at least `rounds` rounds of two pairs.
 
     `clock=time.process_time` adds up the time of all threads: what the work costs, undisturbed by
     other processes, but blind to threads that wait for each other.
     """
     warm = max(min(seconds(run) for _ in range(2)) for run in (first, second))
     repeats = max(1, int(0.002 / warm))  # calls below 2 ms are timed in groups
-    rounds = int(np.clip(budget / (4 * repeats * warm), 5, 400))
+    rounds = int(np.clip(budget / (4 * repeats * warm), rounds, 400))
     times = [_abba(first, second, repeats, clock) for _ in range(rounds)]
     times = np.array(times).reshape(-1, 2)
     ratios = times[:, 1] / times[:, 0]

@@ -78,7 +78,7 @@ def print_row(cells: Sequence[str]) -> None:
     print(" ".join([first.strip().ljust(WIDTHS[0]), *rest]), flush=True)
 
 
-def table(plain: Step, steps: dict[str, Step], budget: float) -> None:
+def table(plain: Step, steps: dict[str, Step], budget: float, rounds: int) -> None:
     """One row per step; all but the seconds are ratios to the plain step."""
     print_row(HEADER)
     for name, step in {"A/A": plain, **steps}.items():
@@ -86,7 +86,7 @@ def table(plain: Step, steps: dict[str, Step], budget: float) -> None:
         costs = (memory, step.trace / plain.trace, step.compile / plain.compile)
         times = ["", "", ""]
         if budget > 0:
-            c = paired.compare(plain.run, step.run, budget=budget)
+            c = paired.compare(plain.run, step.run, budget=budget, rounds=rounds)
             times = [f"{c.second:.3f}", f"{c.ratio:.3f}", f"{c.low:.3f} .. {c.high:.3f}"]
         print_row([name, *times, *[f"{cost:.2f}" for cost in costs]])
 
@@ -99,6 +99,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--depth", type=int, help="layers (mlp) or blocks (transformers)")
     parser.add_argument(
         "--budget", type=float, default=60.0, help="seconds per comparison; 0: compile only"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="rounds of two pairs per comparison, at least"
     )
     parser.add_argument(
         "--steps", nargs="+", default=["without noise", "with noise", "tf_privacy"],
@@ -117,7 +120,7 @@ def main() -> None:
     task = models.Task(task.loss, *jax.device_put((task.params, task.batch)))
     plain = compiled(jax.value_and_grad(task.loss), task.params, task.batch)
     report(f"compiled the plain step: {plain.temporary / 1e6:.0f} MB of temporaries")
-    table(plain, candidates(task, arguments.steps), arguments.budget)
+    table(plain, candidates(task, arguments.steps), arguments.budget, arguments.rounds)
 
 
 if __name__ == "__main__":
