@@ -11,6 +11,7 @@
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
 #include "xla_plugin/norm_checks.h"
+#include "xla_plugin/rows.h"
 
 namespace bk {
 namespace {
@@ -39,24 +40,43 @@ absl::Status ReadTriple(const OperandName& name, const ffi::Dictionary& from,
   return absl::OkStatus();
 }
 
-// x [B, images, D, H, W, C] and g [B, images, D', H', W', O].
-absl::Status ReadShape(const char* operation, const ffi::AnyBuffer& x,
-                       const ffi::AnyBuffer& g,
-                       const ffi::Dictionary& attributes, ConvShape* shape) {
-  BK_RETURN_IF_ERROR(CheckRank({operation, "x"}, x, 6));
-  BK_RETURN_IF_ERROR(CheckRank({operation, "g"}, g, 6));
+// x [B * images, spatial..., C] and g [B * images, spatial'..., O] with one to
+// three spatial dimensions; those that are missing in front have size 1.
+absl::Status ReadImages(const char* operation, const ffi::AnyBuffer& x,
+                        const ffi::AnyBuffer& g, int64_t batch,
+                        ConvShape* shape) {
   const auto in = x.dimensions();
   const auto out = g.dimensions();
-  BK_RETURN_IF_ERROR(
-      CheckShape({operation, "g"}, g, x.element_type(),
-                 {in[0], in[1], out[2], out[3], out[4], out[5]}));
-  *shape = {};
-  shape->batch = in[0];
-  shape->images = in[1];
-  for (int axis = 0; axis < 3; ++axis) {
-    shape->in[axis] = in[2 + axis];
-    shape->out[axis] = out[2 + axis];
+  const size_t rank = in.size();
+  if (rank < 3 || rank > 5) {
+    return Mismatch({operation, "x"}, "rank 3, 4 or 5", ShapeString(x));
   }
+  BK_RETURN_IF_ERROR(CheckRank({operation, "g"}, g, rank));
+  std::vector<int64_t> same_images(out.begin(), out.end());
+  same_images[0] = in[0];
+  BK_RETURN_IF_ERROR(
+      CheckShape({operation, "g"}, g, x.element_type(), same_images));
+  *shape = {};
+  shape->batch = batch;
+  shape->images = batch == 0 ? 0 : in[0] / batch;
+  if (shape->images * batch != in[0]) {
+    return Mismatch({operation, "x"},
+                    absl::StrCat("the same images for ", batch, " examples"),
+                    ShapeString(x));
+  }
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const bool missing = axis + rank < 5;
+    shape->in[axis] = missing ? 1 : in[axis + rank - 4];
+    shape->out[axis] = missing ? 1 : out[axis + rank - 4];
+  }
+  return absl::OkStatus();
+}
+
+// The images, and the window from the attributes.
+absl::Status ReadShape(const char* operation, const ffi::AnyBuffer& x,
+                       const ffi::AnyBuffer& g, int64_t batch,
+                       const ffi::Dictionary& attributes, ConvShape* shape) {
+  BK_RETURN_IF_ERROR(ReadImages(operation, x, g, batch, shape));
   BK_RETURN_IF_ERROR(
       ReadTriple({operation, "kernel"}, attributes, 0, shape->kernel));
   BK_RETURN_IF_ERROR(
@@ -67,17 +87,19 @@ absl::Status ReadShape(const char* operation, const ffi::AnyBuffer& x,
                                 shape->input_dilation));
   BK_RETURN_IF_ERROR(
       ReadTriple({operation, "dilation"}, attributes, 1, shape->dilation));
+  const int64_t channels = x.dimensions().back();
+  const int64_t outputs = g.dimensions().back();
   const auto groups = attributes.get<int64_t>("groups");
-  if (!groups.has_value() || *groups < 1 || in[5] % *groups != 0 ||
-      out[5] % *groups != 0) {
+  if (!groups.has_value() || *groups < 1 || channels % *groups != 0 ||
+      outputs % *groups != 0) {
     return Mismatch(
         {operation, "groups"},
-        absl::StrCat("a positive divisor of ", in[5], " and ", out[5]),
+        absl::StrCat("a positive divisor of ", channels, " and ", outputs),
         groups.has_value() ? absl::StrCat(*groups) : "none");
   }
   shape->groups = *groups;
-  shape->cin = in[5] / *groups;
-  shape->cout = out[5] / *groups;
+  shape->cin = channels / *groups;
+  shape->cout = outputs / *groups;
   return absl::OkStatus();
 }
 
@@ -140,7 +162,8 @@ absl::Status RunConvNorm(Parallel& parallel, const ffi::Dictionary& attributes,
                          ffi::AnyBuffer x, ffi::AnyBuffer g,
                          ffi::AnyBuffer sq_norm, ffi::AnyBuffer sq_norm_upper) {
   ConvShape shape;
-  BK_RETURN_IF_ERROR(ReadShape(kNorm, x, g, attributes, &shape));
+  BK_RETURN_IF_ERROR(
+      ReadShape(kNorm, x, g, LengthOf(sq_norm), attributes, &shape));
   bool pixel_gram = false;
   BK_RETURN_IF_ERROR(ReadForm(attributes, &pixel_gram));
   BK_RETURN_IF_ERROR(CheckNorms(kNorm, shape.batch,
@@ -161,7 +184,8 @@ absl::Status RunConvGrad(Parallel& parallel, const ffi::Dictionary& attributes,
                          ffi::AnyBuffer grad, ffi::AnyBuffer sq_norm,
                          ffi::AnyBuffer sq_norm_upper) {
   ConvShape shape;
-  BK_RETURN_IF_ERROR(ReadShape(kGrad, x, g, attributes, &shape));
+  BK_RETURN_IF_ERROR(
+      ReadShape(kGrad, x, g, LengthOf(sq_norm), attributes, &shape));
   const ffi::DataType result = AccumulatorType(x.element_type());
   BK_RETURN_IF_ERROR(CheckShape({kGrad, "grad"}, grad, result,
                                 KernelDims(shape, {shape.batch})));
@@ -181,12 +205,15 @@ absl::Status RunConvSum(Parallel& parallel, const ffi::Dictionary& attributes,
                         ffi::AnyBuffer x, ffi::AnyBuffer factor,
                         ffi::AnyBuffer g, ffi::AnyBuffer sum) {
   ConvShape shape;
-  BK_RETURN_IF_ERROR(ReadShape(kSum, x, g, attributes, &shape));
+  BK_RETURN_IF_ERROR(
+      ReadShape(kSum, x, g, LengthOf(factor), attributes, &shape));
   const ffi::DataType result = AccumulatorType(x.element_type());
   BK_RETURN_IF_ERROR(
       CheckShape({kSum, "factor"}, factor, result, {shape.batch}));
-  BK_RETURN_IF_ERROR(
-      CheckShape({kSum, "sum"}, sum, result, KernelDims(shape, {})));
+  std::vector<int64_t> dims = KernelDims(shape, {});
+  const auto missing = 5 - static_cast<int64_t>(x.dimensions().size());
+  dims.erase(dims.begin(), dims.begin() + missing);
+  BK_RETURN_IF_ERROR(CheckShape({kSum, "sum"}, sum, result, dims));
   return DispatchFloat({kSum, "x"}, x.element_type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
     using Acc = Accumulator<T>;
@@ -202,8 +229,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
     BkConvNorm, bk::ConvNormImpl,
     xla::ffi::Ffi::Bind()
         .Ctx<xla::ffi::ThreadPool>()
-        .Arg<xla::ffi::AnyBuffer>()  // x (B, images, D, H, W, C)
-        .Arg<xla::ffi::AnyBuffer>()  // g (B, images, D', H', W', O)
+        .Arg<xla::ffi::AnyBuffer>()  // x (B * images, spatial..., C)
+        .Arg<xla::ffi::AnyBuffer>()  // g (B * images, spatial'..., O)
         .Ret<xla::ffi::AnyBuffer>()  // sq_norm (B)
         .Ret<xla::ffi::AnyBuffer>()  // sq_norm_upper (B)
         .Attrs());
@@ -212,8 +239,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
     BkConvGrad, bk::ConvGradImpl,
     xla::ffi::Ffi::Bind()
         .Ctx<xla::ffi::ThreadPool>()
-        .Arg<xla::ffi::AnyBuffer>()  // x (B, images, D, H, W, C)
-        .Arg<xla::ffi::AnyBuffer>()  // g (B, images, D', H', W', O)
+        .Arg<xla::ffi::AnyBuffer>()  // x (B * images, spatial..., C)
+        .Arg<xla::ffi::AnyBuffer>()  // g (B * images, spatial'..., O)
         .Ret<xla::ffi::AnyBuffer>()  // grad (B, kD, kH, kW, cin, O)
         .Ret<xla::ffi::AnyBuffer>()  // sq_norm (B)
         .Ret<xla::ffi::AnyBuffer>()  // sq_norm_upper (B)
@@ -223,8 +250,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(
     BkConvSum, bk::ConvSumImpl,
     xla::ffi::Ffi::Bind()
         .Ctx<xla::ffi::ThreadPool>()
-        .Arg<xla::ffi::AnyBuffer>()  // x (B, images, D, H, W, C)
+        .Arg<xla::ffi::AnyBuffer>()  // x (B * images, spatial..., C)
         .Arg<xla::ffi::AnyBuffer>()  // factor (B)
-        .Arg<xla::ffi::AnyBuffer>()  // g (B, images, D', H', W', O)
-        .Ret<xla::ffi::AnyBuffer>()  // sum (kD, kH, kW, cin, O)
+        .Arg<xla::ffi::AnyBuffer>()  // g (B * images, spatial'..., O)
+        .Ret<xla::ffi::AnyBuffer>()  // sum (spatial kernel..., cin, O)
         .Attrs());

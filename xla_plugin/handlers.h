@@ -90,8 +90,9 @@ absl::Status RunTiedCross(Parallel& parallel, xla::ffi::AnyBuffer left,
                           xla::ffi::AnyBuffer g, xla::ffi::AnyBuffer cross,
                           xla::ffi::AnyBuffer cross_upper);
 
-// x [B, images, D, H, W, C], g [B, images, D', H', W', O]
-//   -> sq_norm [B], sq_norm_upper [B]; the window is in the attributes
+// x [B * images, spatial..., C], g [B * images, spatial'..., O], one to three
+// spatial dimensions -> sq_norm [B], sq_norm_upper [B]; the window is in the
+// attributes
 absl::Status RunConvNorm(Parallel& parallel,
                          const xla::ffi::Dictionary& attributes,
                          xla::ffi::AnyBuffer x, xla::ffi::AnyBuffer g,
@@ -105,7 +106,7 @@ absl::Status RunConvGrad(Parallel& parallel,
                          xla::ffi::AnyBuffer grad, xla::ffi::AnyBuffer sq_norm,
                          xla::ffi::AnyBuffer sq_norm_upper);
 
-// x, factor [B], g -> sum [kD, kH, kW, cin, O]
+// x, factor [B], g -> sum [spatial kernel..., cin, O]
 absl::Status RunConvSum(Parallel& parallel,
                         const xla::ffi::Dictionary& attributes,
                         xla::ffi::AnyBuffer x, xla::ffi::AnyBuffer factor,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -101,18 +100,18 @@ def call(
     results: Sequence[jax.ShapeDtypeStruct],
     *operands: jax.Array,
     aliases: Mapping[int, int] | None = None,
-    matrices: Sequence[int] = (),
+    shapes: Mapping[int, tuple[int, ...]] | None = None,
     **attributes: Any,
 ) -> tuple[jax.Array, ...]:
     """Runs a custom call where it is registered and its pure-JAX twin everywhere else.
 
     The choice is made when XLA lowers the program for a platform, so one traced program serves all.
     `aliases` names operands whose buffer a result takes over; XLA copies one that is still needed.
-    `matrices` names operands that the custom call takes with all axes but the last merged, which is
-    the shape in which XLA's own dots read them: in another shape XLA may compute them once more.
+    `shapes` are the shapes in which the custom call takes operands, if not in their own: those in which
+    XLA's dots and convolutions read them, because XLA may compute an array again for another shape.
     """
-    shared = tuple((aliases or {}).items())
-    form = _Form(target, tuple(results), shared, tuple(matrices), tuple(attributes.items()))
+    shared, given = tuple((aliases or {}).items()), tuple((shapes or {}).items())
+    form = _Form(target, tuple(results), shared, given, tuple(attributes.items()))
     branches = _branches(twin, form)
     if not available(target):
         return branches["default"](*operands)
@@ -130,7 +129,7 @@ class _Form(NamedTuple):
     target: str
     results: tuple[jax.ShapeDtypeStruct, ...]
     aliases: tuple[tuple[int, int], ...]
-    matrices: tuple[int, ...]
+    shapes: tuple[tuple[int, tuple[int, ...]], ...]
     attributes: tuple[tuple[str, Any], ...]
 
 
@@ -147,14 +146,11 @@ def _branches(
             vmap_method="sequential",
             input_output_aliases=dict(form.aliases),
         )
-        given = [_matrix(x) if i in form.matrices else x for i, x in enumerate(operands)]
+        shapes = dict(form.shapes)
+        given = [x.reshape(shapes.get(i, x.shape)) for i, x in enumerate(operands)]
         return tuple(run(*given, **{name: _attribute(value) for name, value in form.attributes}))
 
     def portable(*operands: jax.Array) -> tuple[jax.Array, ...]:
         return tuple(twin(*operands, **dict(form.attributes)))
 
     return {"cpu": native, "default": portable}
-
-
-def _matrix(x: jax.Array) -> jax.Array:
-    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -52,3 +52,16 @@ def test_the_gradient_of_logits_is_stored_once(program):
     assert re.search(rf"%{re.escape(logits)} = {re.escape(rows)}", program)
     padded = re.findall(rf"= f32\[[\d,]*{TOKENS},{VOCABULARY}\]\S* pad\(", program)
     assert len(padded) == 1
+
+
+def test_convolutions_read_images_in_the_shape_of_xla():
+    def loss(params, images):
+        for kernel in params:
+            images = jnp.tanh(jax.lax.conv(images, kernel, (1, 1), "SAME"))
+        return jnp.mean(images**2)
+
+    params = [jnp.ones((8, 8, 3, 3)) for _ in range(2)]
+    grad_fn = bk_jax.clipped_value_and_grad(loss)
+    program = jax.jit(grad_fn).lower(params, jnp.ones((5, 8, 12, 12))).compile().as_text()
+    assert len(operands(program, "bk_conv_sum")) == 2
+    assert re.findall(r"f32\[5,1,1,12,12,8\]", program) == []

@@ -17,6 +17,7 @@ WINDOW = ops.Window((1, 2, 2))
 ATTRIBUTES = {name: np.asarray(value, np.int64) for name, value in WINDOW.attributes().items()}
 ATTRIBUTES["groups"] = np.int64(1)
 CONV = [(2, 1, 1, 4, 4, 3), (2, 1, 1, 3, 3, 2)]
+IMAGES, PIXELS = np.ones((2, 4, 4, 3), np.float32), np.ones((2, 3, 3, 2), np.float32)
 OPERANDS = {
     "bk_ghost_norm": (ops.ghost_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
     "bk_clip_factor": (lambda s: ops.clip_factor(s, 1.0, jnp.zeros(2, bool)), [(3, 2)]),
@@ -111,15 +112,21 @@ def test_handlers_name_operation_and_operand():
          r"bk_tied_cross: left: expected the same rows for 2 examples, got f32\[3,4\]"),
         ("bk_tied_cross", [out, out], (g[0, 0], g[0, 0], IDS, a[:, 0]), {},
          r"bk_tied_cross: right: expected f32\[4,4\], got f32\[4,5\]"),
-        ("bk_conv_norm", [out, out], (np.ones(CONV[0], np.float32), np.ones(CONV[1], np.float32)),
+        ("bk_conv_norm", [out, out], (IMAGES[:, :, 0, 0], IMAGES), ATTRIBUTES,
+         r"bk_conv_norm: x: expected rank 3, 4 or 5, got f32\[2,4\]"),
+        ("bk_conv_norm", [out, out], (IMAGES[:1], PIXELS[:1]), ATTRIBUTES,
+         r"bk_conv_norm: x: expected the same images for 2 examples, got f32\[1,4,4,3\]"),
+        ("bk_conv_norm", [out, out], (IMAGES, PIXELS[:1]), ATTRIBUTES,
+         r"bk_conv_norm: g: expected f32\[2,3,3,2\], got f32\[1,3,3,2\]"),
+        ("bk_conv_norm", [out, out], (IMAGES, PIXELS),
          {**ATTRIBUTES, "groups": np.int64(2)},
          r"bk_conv_norm: groups: expected a positive divisor of 3 and 2, got 2"),
-        ("bk_conv_norm", [out, out], (np.ones(CONV[0], np.float32), np.ones(CONV[1], np.float32)),
+        ("bk_conv_norm", [out, out], (IMAGES, PIXELS),
          {**ATTRIBUTES, "stride": np.int64([1, 0, 1])},
          r"bk_conv_norm: stride: expected integers from 1 to 2\^31, got 0"),
-        ("bk_conv_sum", [jax.ShapeDtypeStruct((1, 2, 2, 3, 3), jnp.float32)],
-         (np.ones(CONV[0], np.float32), np.ones(2, np.float32), np.ones(CONV[1], np.float32)),
-         ATTRIBUTES, r"bk_conv_sum: sum: expected f32\[1,2,2,3,2\]"),
+        ("bk_conv_sum", [jax.ShapeDtypeStruct((1, 2, 2, 3, 2), jnp.float32)],
+         (IMAGES, np.ones(2, np.float32), PIXELS), ATTRIBUTES,
+         r"bk_conv_sum: sum: expected f32\[2,2,3,2\], got f32\[1,2,2,3,2\]"),
     ]  # fmt: skip
     assert _native.library().module is not None
     for target, results, operands, attributes, message in cases:

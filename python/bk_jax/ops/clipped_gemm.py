@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
+from bk_jax.ops import border
 from bk_jax.ops.numerics import accumulation_dtype, common_dtype
 
 
@@ -42,11 +43,11 @@ def clipped_gemm(
     # scatter), a reshape of it would be a copy.
     one = shape[0] == 1
     out = jax.ShapeDtypeStruct(shape[1:] if one else shape, out_dtype)
-    merged = (0, 2) if one else ()
+    shapes = border.rows({0: lhs, 2: rhs})
     operands = (lhs.astype(dtype), factor.astype(out_dtype), rhs.astype(dtype))
     if initial is None:
         (result,) = _native.call(
-            "bk_clipped_gemm", clipped_gemm_twin, [out], *operands, matrices=merged
+            "bk_clipped_gemm", clipped_gemm_twin, [out], *operands, shapes=shapes
         )
         return result.reshape(shape)
     if initial.shape != shape:
@@ -54,7 +55,7 @@ def clipped_gemm(
     start = initial.astype(out_dtype).reshape(out.shape)
     (result,) = _native.call(
         "bk_clipped_gemm_add", clipped_gemm_add_twin, [out], *operands, start,
-        aliases={3: 0}, matrices=merged,
+        aliases={3: 0}, shapes=shapes,
     )  # fmt: skip
     return result.reshape(shape)
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
+from bk_jax.ops import border
 from bk_jax.ops.ghost_norm import ghost_norm_twin
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, common_dtype, unit_roundoff
 from bk_jax.ops.patches import Window, conv_patches, conv_rows
@@ -38,8 +39,11 @@ def conv_norm(x: jax.Array, g: jax.Array, window: Window, form: Form = "direct")
     x, g = _checked("conv_norm", x, g, window)
     out = jax.ShapeDtypeStruct(x.shape[:1], accumulation_dtype(x.dtype))
     attributes = {**window.attributes(), "form": form}
-    call = _native.call("bk_conv_norm", conv_norm_twin, [out, out], x, g, **attributes)
-    return SquaredNorms(*call)
+    shapes = border.images({0: x, 1: g}, _spatial(x, g, window))
+    norms = _native.call(
+        "bk_conv_norm", conv_norm_twin, [out, out], x, g, shapes=shapes, **attributes
+    )
+    return SquaredNorms(*norms)
 
 
 def conv_grad(x: jax.Array, g: jax.Array, window: Window) -> tuple[jax.Array, SquaredNorms]:
@@ -52,8 +56,9 @@ def conv_grad(x: jax.Array, g: jax.Array, window: Window) -> tuple[jax.Array, Sq
     grad = jax.ShapeDtypeStruct((x.shape[0], *_kernel_shape(x, g, window)), dtype)
     out = jax.ShapeDtypeStruct(x.shape[:1], dtype)
     grads, *norms = _native.call(
-        "bk_conv_grad", conv_grad_twin, [grad, out, out], x, g, **window.attributes()
-    )
+        "bk_conv_grad", conv_grad_twin, [grad, out, out], x, g,
+        shapes=border.images({0: x, 1: g}, _spatial(x, g, window)), **window.attributes(),
+    )  # fmt: skip
     return grads, SquaredNorms(*norms)
 
 
@@ -66,10 +71,14 @@ def conv_sum(x: jax.Array, factor: jax.Array, g: jax.Array, window: Window) -> j
     if factor.shape != x.shape[:1]:
         raise ValueError(f"conv_sum expects factor [{x.shape[0]}], got {factor.shape}.")
     dtype = accumulation_dtype(x.dtype)
-    out = jax.ShapeDtypeStruct(_kernel_shape(x, g, window), dtype)
-    operands = (x, factor.astype(dtype), g)
-    (total,) = _native.call("bk_conv_sum", conv_sum_twin, [out], *operands, **window.attributes())
-    return total
+    spatial, shape = _spatial(x, g, window), _kernel_shape(x, g, window)
+    # As XLA has the kernel: noise takes the sum over in place, and a reshape between would be a copy.
+    out = jax.ShapeDtypeStruct(shape[3 - spatial :], dtype)
+    (total,) = _native.call(
+        "bk_conv_sum", conv_sum_twin, [out], x, factor.astype(dtype), g,
+        shapes=border.images({0: x, 2: g}, spatial), **window.attributes(),
+    )  # fmt: skip
+    return total.reshape(shape)
 
 
 def conv_norm_twin(x: jax.Array, g: jax.Array, form: Form, **window: Any) -> SquaredNorms:
@@ -100,11 +109,15 @@ def conv_grad_twin(
 
 
 def conv_sum_twin(x: jax.Array, factor: jax.Array, g: jax.Array, **window: Any) -> tuple[jax.Array]:
-    """The same in plain JAX: examples with the factor 0 are replaced by zeros first."""
+    """The same in plain JAX: examples with the factor 0 are replaced by zeros first.
+
+    As of the custom call, the result has no axes for dimensions that the convolution does not have.
+    """
     scale = factor.reshape(-1, *[1] * 5)
     x = jnp.where(scale != 0, x.astype(factor.dtype), 0)
     g = jnp.where(scale != 0, g.astype(factor.dtype) * scale, 0)
-    return (_per_sample(_merge(x), _merge(g), window)[0],)
+    total = _per_sample(_merge(x), _merge(g), window)[0]
+    return (total.reshape(total.shape[3 - _spatial(x, g, _window(window)) :]),)
 
 
 def _merge(array: jax.Array) -> jax.Array:
@@ -144,6 +157,13 @@ def _transpose(x: jax.Array, g: jax.Array, *, window: Window) -> jax.Array:
 
     (out,) = jax.linear_transpose(apply, kernel)(g)
     return out
+
+
+def _spatial(x: jax.Array, g: jax.Array, window: Window) -> int:
+    """How many dimensions the images have: those in front of size 1 do not count."""
+    sizes = zip(x.shape[2:5], g.shape[2:5], window.kernel, strict=True)
+    missing = [all(int(n) == 1 for n in size) for size in sizes]
+    return 3 if not missing[0] else 2 if not missing[1] else 1
 
 
 def _kernel_shape(x: jax.Array, g: jax.Array, window: Window) -> tuple[int, ...]:

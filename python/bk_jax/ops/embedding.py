@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
+from bk_jax.ops import border
 from bk_jax.ops.numerics import (
     SquaredNorms,
     accumulation_dtype,
@@ -143,7 +144,8 @@ def tied_cross(left: jax.Array, right: jax.Array, ids: jax.Array, g: jax.Array) 
     dtype = common_dtype(left.dtype, right.dtype, g.dtype)
     out = jax.ShapeDtypeStruct((batch,), accumulation_dtype(dtype))
     operands = (left.astype(dtype), right.astype(dtype), ids, g.astype(dtype))
-    norms = _native.call("bk_tied_cross", tied_cross_twin, [out, out], *operands, matrices=(0, 1))
+    shapes = {0: border.matrix(left), 1: border.matrix(right)}
+    norms = _native.call("bk_tied_cross", tied_cross_twin, [out, out], *operands, shapes=shapes)
     return SquaredNorms(*norms)
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
+from bk_jax.ops import border
 from bk_jax.ops.ghost_norm import ghost_norm
 from bk_jax.ops.numerics import (
     SquaredNorms,
@@ -40,7 +41,7 @@ def per_sample_grad(lhs: jax.Array, rhs: jax.Array) -> PerSampleGrads:
     norm = jax.ShapeDtypeStruct(lhs.shape[:1], dtype)
     gradients, *norms = _native.call(
         "bk_per_sample_grad", per_sample_grad_twin, [grad, norm, norm], lhs, rhs,
-        matrices=(0, 1) if lhs.shape[1] == 1 else (),
+        shapes=border.rows({0: lhs, 1: rhs}),
     )  # fmt: skip
     return PerSampleGrads(gradients, SquaredNorms(*norms))
 
@@ -63,10 +64,8 @@ def direct_norm(lhs: jax.Array, rhs: jax.Array) -> SquaredNorms:
     if lhs.shape[2] == 1:  # the norm of one outer product is a product of norms
         return ghost_norm(lhs, rhs)
     norm = jax.ShapeDtypeStruct(lhs.shape[:1], accumulation_dtype(lhs.dtype))
-    merged = (0, 1) if lhs.shape[1] == 1 else ()
-    norms = _native.call(
-        "bk_direct_norm", direct_norm_twin, [norm, norm], lhs, rhs, matrices=merged
-    )
+    shapes = border.rows({0: lhs, 1: rhs})
+    norms = _native.call("bk_direct_norm", direct_norm_twin, [norm, norm], lhs, rhs, shapes=shapes)
     return SquaredNorms(*norms)
 
 
