@@ -42,6 +42,36 @@ def test_links_lead_to_files(path):
     assert not missing
 
 
+def anchors(path):
+    """Headings as GitHub turns them into targets of links."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), flags=re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_headings(path):
+    links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", path.read_text())
+    missing = [
+        f"{file}#{name}"
+        for file, name in links
+        if name not in anchors(path.parent / file if file else path)
+    ]
+    assert not missing
+
+
+def lines_of_code(block):
+    return [line for line in block.splitlines() if line.strip()]
+
+
+def test_privacy_takes_ten_more_lines_in_the_tutorial():
+    blocks = python_blocks(ROOT / "docs" / "tutorial.md")
+    plain = next(block for block in blocks if "jax.value_and_grad(" in block)
+    private = next(block for block in blocks if "open_ledger(" in block)
+    assert len(lines_of_code(private)) - len(lines_of_code(plain)) <= 10
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_tables_have_as_many_cells_in_every_row(path):
     for table in re.findall(r"(?:^\|.*\n)+", path.read_text(), flags=re.MULTILINE):
