@@ -133,22 +133,23 @@ def activation_collectives(context: Context) -> Iterator[Finding]:
 
 
 def _is_weights_part(context: Context, shape: Shape) -> bool:
-    """Whether it is a parameter, or one of its shards, or a whole made of shards."""
-    arguments = {parameter.shape.size for parameter in context.module.parameters}
-    return any(size and (shape.size % size == 0 or size % shape.size == 0) and
-               _similar(context, shape) for size in arguments)  # fmt: skip
-
-
-def _similar(context: Context, shape: Shape) -> bool:
-    """Whether some argument has the same sizes but for at most one axis, which is a multiple."""
-    for parameter in context.module.parameters:
-        dims = parameter.shape.dims
+    """Whether some weight has the same sizes but for at most one axis, which is cut or joined."""
+    for dims in _arguments_but_examples(context):
         if len(dims) != len(shape.dims):
             continue
         other = [(a, b) for a, b in zip(dims, shape.dims, strict=True) if a != b]
         if not other or (len(other) == 1 and max(other[0]) % max(min(other[0]), 1) == 0):
             return True
     return False
+
+
+def _arguments_but_examples(context: Context) -> list[tuple[int, ...]]:
+    """Sizes of the arguments, without batches: they begin with the examples and do not come back."""
+    module = context.module
+    entry = module.computations[module.entry]
+    returned = {shape.dims for shape in module.by_name[entry.root].shape.arrays}
+    sizes = [parameter.shape.dims for parameter in module.parameters]
+    return [d for d in sizes if d in returned or d[:1] != (context.batch_size,)]
 
 
 def missing_calls(context: Context) -> Iterator[Finding]:
