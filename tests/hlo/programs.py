@@ -11,7 +11,7 @@ import numpy as np
 
 import bk_jax
 
-B, T, D, VOCAB = 4, 6, 24, 40
+B, T, D, VOCAB = 4, 5, 24, 40
 
 
 class Step(NamedTuple):

@@ -107,7 +107,7 @@ def test_shapes_of_small_types():
         ("a.pb", b"\x0a\x05ab", "truncated"),
         ("a.pb", b"\x80", "truncated in the middle of a number"),
         ("a.pb", b"\x1a\x00", "without a program"),
-        ("a.mlir", b"module {", "step|expected|parse|rror"),
+        ("a.mlir", b"module {", "read with jaxlib"),
     ],
 )
 def test_foreign_files_are_refused_with_a_reason(tmp_path, name, content, message):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from bk_jax.hlo import cost
-from bk_jax.hlo.model import Instruction, Module, Shape
+from bk_jax.hlo.model import Instruction, Module
 from bk_jax.hlo.table import si, table
 
 _SCOPE = re.compile(r"bk\.(keep|norm|sum)\[(.*?)\](?=/|$)")
@@ -71,7 +71,7 @@ def _describe(module: Module, call: Instruction) -> Call:
         layers=layers_of(call.op_name),
         operands=tuple(map(str, operands)),
         results=tuple(map(str, call.shape.arrays)),
-        dtype=floats[0] if floats else str(call.shape.arrays[0].dtype),
+        dtype=floats[0] if floats else call.shape.dtype,
         attributes=call.attributes,
         flops=cost.flops(module, call),
         nbytes=cost.traffic(module, call),
@@ -149,7 +149,8 @@ def _attributes(call: Call) -> str:
 
 def batch_size(module: Module) -> int | None:
     """Examples of the step: the length of the clip factors; None in a program without them."""
-    shapes: list[Shape] = [
-        call.shape.arrays[0] for call in module.bk_calls if call.target == "bk_clip_factor"
-    ]
-    return shapes[0].dims[0] if shapes and shapes[0].dims else None
+    for call in module.bk_calls:
+        arrays = call.shape.arrays if call.target == "bk_clip_factor" else ()
+        if arrays and arrays[0].dims:
+            return arrays[0].dims[0]
+    return None

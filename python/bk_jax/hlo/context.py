@@ -79,6 +79,8 @@ class Context:
             return self._element(module.by_name[instruction.operands[0]], instruction.index)
         if opcode == "parameter":
             return self._passed(instruction)
+        if opcode in ("fusion", "call") and instruction.called:
+            return module.by_name[module.computations[instruction.called[0]].root]
         return None
 
     def _element(self, whole: Instruction, index: int) -> Instruction | None:

@@ -75,7 +75,36 @@ def read_numbered(data: bytes, source: str = "", stage: str = "") -> tuple[Modul
         numbered.update(local)
         linked = tuple(_link(r, local, names, frames) for r in raw)
         read[title] = Computation(title, linked, local.get(root, ""))
-    return Module(name, read, names[entry], source, stage), numbered
+    module = Module(name, read, names[entry], source, stage)
+    _check(module)
+    return module, numbered
+
+
+# Least number of operands of what other modules look into.
+_OPERANDS = {"dot": 2, "convolution": 2, "get-tuple-element": 1} | dict.fromkeys(
+    ("bitcast", "reshape", "copy", "transpose", "convert", "opt-barrier", "slice", "dynamic-slice"),
+    1,
+)
+
+
+def _check(module: Module) -> None:
+    """What others rely on and jaxlib does not verify: roots, operands and axes."""
+    for computation in module.computations.values():
+        if computation.root not in module.by_name:
+            raise HloError(f"computation {computation.name} has no root.")
+    for instruction in module:
+        missing = len(instruction.operands) < _OPERANDS.get(instruction.opcode, 0)
+        if missing or not _axes_exist(module, instruction):
+            raise HloError(f"{instruction.name} ({instruction.opcode}) does not fit its operands.")
+
+
+def _axes_exist(module: Module, instruction: Instruction) -> bool:
+    if instruction.opcode not in ("dot", "convolution"):
+        return True
+    shapes = module.operand_shapes(instruction)
+    if instruction.opcode == "convolution":
+        return instruction.features < len(shapes[1].dims)
+    return all(axis < len(shapes[0].dims) for axis in instruction.contracted)
 
 
 def _computation_head(data: bytes) -> tuple[int, str, int]:

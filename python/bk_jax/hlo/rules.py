@@ -55,7 +55,7 @@ def per_sample_gradients(context: Context) -> Iterator[Finding]:
 def _per_sample(context: Context, instruction: Instruction) -> Shape | None:
     """The gradients of all examples that an instruction makes, if it does."""
     if instruction.target in INSTANTIATE:
-        return instruction.shape.arrays[0]
+        return next(iter(instruction.shape.arrays), None)
     examples = context.batch_size
     if not examples or instruction.opcode not in ("dot", "convolution"):
         return None
