@@ -9,7 +9,8 @@ gradients that clipping would throw away are never formed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import jax
@@ -106,21 +107,34 @@ def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Arra
     over = (None if weights is None else 0, *[0] * len(examples))
     batched = jax.vmap(one_example, in_axes=over)
     losses, aux, book, (taps, leaf_gradients) = batched(weights, *examples)
-    return _Pass(losses, aux, _keep(plan, book, taps), leaf_gradients)
+    return _Pass(losses, aux, _keep(task, book, taps), leaf_gradients)
 
 
-def _keep(plan: Plan, book: Book, taps: Any) -> list[Kept]:
-    return [blocks.keep(block, book, taps) for block in plan.blocks]
+def _scope(task: Task, step: str, leaves: Iterable[int]) -> AbstractContextManager[None]:
+    """Names what is computed for some parameters: `bk-hlo` reads it from the compiled program."""
+    paths = ",".join(task.traced.leaves[leaf].path for leaf in dict.fromkeys(leaves))
+    return jax.named_scope(f"bk.{step}[{paths}]")
+
+
+def _keep(task: Task, book: Book, taps: Any) -> list[Kept]:
+    kept = []
+    for block in task.plan.blocks:
+        with _scope(task, "keep", block.leaves):
+            kept.append(blocks.keep(block, book, taps))
+    return kept
 
 
 def _clip(task: Task, first: _Pass, is_padding: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Factors and norm estimates, both `[B, groups]`."""
     parts: list[list[SquaredNorms]] = [[] for _ in task.clipping.norms]
     for numbers in task.plan.norm_calls:
-        norms = blocks.norms([first.kept[number] for number in numbers])
+        together = [leaf for number in numbers for leaf in task.plan.blocks[number].leaves]
+        with _scope(task, "norm", together):
+            norms = blocks.norms([first.kept[number] for number in numbers])
         parts[task.plan.blocks[numbers[0]].group].append(norms)
     for leaf, gradients in first.leaf_gradients.items():
-        parts[task.plan.groups[leaf]].append(ops.sum_of_squares(gradients))
+        with _scope(task, "norm", [leaf]):
+            parts[task.plan.groups[leaf]].append(ops.sum_of_squares(gradients))
     dtype = accumulation_dtype(*(n.upper.dtype for norms in parts for n in norms))
     zero = jnp.zeros(is_padding.shape, dtype)
     factors, estimates = [], []
@@ -139,8 +153,11 @@ def _add_sums(
     """Adds the clipped sums of one group's parameters to `sums`."""
     for block, kept in zip(task.plan.blocks, given.kept, strict=True):
         if block.group == group:
-            for leaf, part in kept.clipped_sum(factor).items():
+            with _scope(task, "sum", block.leaves):
+                clipped = kept.clipped_sum(factor)
+            for leaf, part in clipped.items():
                 sums[leaf] = sums[leaf] + part if leaf in sums else part
     for leaf, gradients in given.leaf_gradients.items():
         if task.plan.groups[leaf] == group:
-            sums[leaf] = ops.weighted_sum(factor, gradients)
+            with _scope(task, "sum", [leaf]):
+                sums[leaf] = ops.weighted_sum(factor, gradients)

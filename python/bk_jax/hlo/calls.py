@@ -1,0 +1,156 @@
+"""Calls: every custom call of ours, its layer, its cost, and the copies that stand beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from bk_jax.hlo import cost
+from bk_jax.hlo.model import Instruction, Module
+from bk_jax.hlo.table import si, table
+
+_SCOPE = re.compile(r"bk\.(keep|norm|sum)\[(.*?)\](?=/|$)")
+TRANSPARENT = frozenset({"bitcast", "get-tuple-element", "reshape"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbour:
+    """A copy, transpose, conversion or broadcast that feeds a call or reads its result."""
+
+    instruction: str
+    kind: str
+    side: str  # "in" or "out"
+    nbytes: int  # read and written
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One of our custom calls."""
+
+    instruction: str
+    target: str
+    layers: tuple[str, ...]
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    dtype: str
+    attributes: dict[str, str]
+    flops: int
+    nbytes: int
+    runs: int
+    neighbours: tuple[Neighbour, ...]
+    op_name: str
+
+    @property
+    def layout_bytes(self) -> int:
+        """Bytes that the neighbours move."""
+        return sum(neighbour.nbytes for neighbour in self.neighbours)
+
+
+def layers_of(op_name: str) -> tuple[str, ...]:
+    """Parameters that an instruction was made for, from its name stack.
+
+    >>> layers_of("jit(step)/bk.norm[block/query,block/key]/cond/branch_0_fun/ffi_call")
+    ('block/query', 'block/key')
+    """
+    found = _SCOPE.findall(op_name)
+    return tuple(found[-1][1].split(",")) if found else ()
+
+
+def find_calls(module: Module) -> list[Call]:
+    """All of them, in the order of the program."""
+    return [_describe(module, call) for call in module.bk_calls]
+
+
+def _describe(module: Module, call: Instruction) -> Call:
+    operands = module.operand_shapes(call)
+    floats = [s.dtype for s in (*operands, *call.shape.arrays) if s.dtype[0] in "fb"]
+    return Call(
+        instruction=call.name,
+        target=call.target,
+        layers=layers_of(call.op_name),
+        operands=tuple(map(str, operands)),
+        results=tuple(map(str, call.shape.arrays)),
+        dtype=floats[0] if floats else call.shape.dtype,
+        attributes=call.attributes,
+        flops=cost.flops(module, call),
+        nbytes=cost.traffic(module, call),
+        runs=runs(module, call),
+        neighbours=tuple(_neighbours(module, call)),
+        op_name=call.op_name,
+    )
+
+
+def runs(module: Module, instruction: Instruction) -> int:
+    """How often a step executes an instruction, by the loops around it."""
+    times, computation = 1, module.computation_of[instruction.name]
+    while computation in module.callers and computation != module.entry:
+        caller = module.callers[computation]
+        times *= cost.trips(caller)
+        computation = module.computation_of[caller.name]
+    return times
+
+
+def _neighbours(module: Module, call: Instruction) -> Iterator[Neighbour]:
+    seen = {call.name}
+    for side, start in (("in", call.operands), ("out", tuple(module.users.get(call.name, ())))):
+        waiting = list(start)
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            instruction = module.by_name[name]
+            if instruction.opcode in TRANSPARENT:
+                waiting += instruction.operands if side == "in" else module.users.get(name, ())
+            elif kind := layout_kind(module, instruction):
+                moved = cost.traffic(module, instruction)
+                yield Neighbour(name, kind, side, moved)
+
+
+def layout_kind(module: Module, instruction: Instruction) -> str:
+    """`"copy"`, `"transpose"`, ... also of a fusion or call that does nothing else; else `""`."""
+    if instruction.opcode in cost.LAYOUT:
+        return instruction.opcode
+    if instruction.opcode not in ("fusion", "call"):
+        return ""
+    inside = [i for name in instruction.called for i in module.computations[name].instructions]
+    working = [i for i in inside if i.opcode not in cost.FREE and i.opcode != "reshape"]
+    kinds = [layout_kind(module, i) for i in working]
+    return "+".join(sorted(set(kinds))) if kinds and all(kinds) else ""
+
+
+def calls_text(module: Module) -> str:
+    """The calls as a table."""
+    calls = find_calls(module)
+    if not calls:
+        return f"{module.name}: no bk call"
+    header = ["instruction", "target", "layer", "operands", "dtype", "runs", "flop", "bytes"]
+    lines = [f"{module.name}: {len(calls)} bk calls", table([*header, "beside it"], _rows(calls))]
+    attributes = [f"  {c.instruction}: {_attributes(c)}" for c in calls if c.attributes]
+    return "\n".join([*lines, *(["attributes:"] if attributes else []), *attributes])
+
+
+def _rows(calls: list[Call]) -> list[list[str]]:
+    return [
+        [
+            c.instruction, c.target, ",".join(c.layers) or "-",
+            " ".join(shape[shape.find("[") :] for shape in c.operands), c.dtype, str(c.runs),
+            si(c.flops), si(c.nbytes, "B"),
+            ", ".join(f"{n.kind} {n.side} {si(n.nbytes, 'B')}" for n in c.neighbours) or "-",
+        ]
+        for c in calls
+    ]  # fmt: skip
+
+
+def _attributes(call: Call) -> str:
+    return ", ".join(f"{name}={value.strip()}" for name, value in call.attributes.items())
+
+
+def batch_size(module: Module) -> int | None:
+    """Examples of the step: the length of the clip factors; None in a program without them."""
+    for call in module.bk_calls:
+        arrays = call.shape.arrays if call.target == "bk_clip_factor" else ()
+        if arrays and arrays[0].dims:
+            return arrays[0].dims[0]
+    return None

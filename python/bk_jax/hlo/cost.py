@@ -1,0 +1,164 @@
+"""Cost: flops and bytes by kind of operation; our custom calls, which XLA can not count, included.
+
+A multiply-add counts as two. Bytes are what an operation reads and writes; what happens inside a fusion
+stays in registers. The body of a loop counts as often as XLA knows it to run, and once if it does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+from bk_jax.hlo.calls_cost import call_flops
+from bk_jax.hlo.model import Computation, Instruction, Module
+
+MOVEMENT = frozenset({
+    "copy", "transpose", "convert", "broadcast", "reshape", "pad", "concatenate", "slice",
+    "dynamic-slice", "dynamic-update-slice", "gather", "scatter", "reverse", "copy-start",
+    "copy-done",
+})  # fmt: skip
+LAYOUT = frozenset({"copy", "transpose", "convert", "broadcast"})
+COLLECTIVES = frozenset(
+    name + ending
+    for name in (
+        "all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute",
+        "collective-broadcast", "ragged-all-to-all",
+    )
+    for ending in ("", "-start")
+)  # fmt: skip
+FREE = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "iota",
+    "partition-id", "replica-id", "opt-barrier", "add-dependency", "domain", "all-reduce-done",
+    "all-gather-done", "collective-permute-done", "async-start", "async-update", "async-done",
+})  # fmt: skip
+REDUCTIONS = frozenset({"reduce", "reduce-window", "select-and-scatter", "sort", "map"})
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+
+
+@dataclasses.dataclass
+class Cost:
+    """Executions, flops and bytes."""
+
+    count: int = 0
+    flops: int = 0
+    nbytes: int = 0
+
+    def add(self, other: Cost, times: int = 1) -> None:
+        """Adds another cost, several times."""
+        self.count += times * other.count
+        self.flops += times * other.flops
+        self.nbytes += times * other.nbytes
+
+
+Costs = dict[str, Cost]
+
+
+def total(module: Module) -> Cost:
+    """All kinds together."""
+    out = Cost()
+    for part in by_kind(module).values():
+        out.add(part)
+    return out
+
+
+def by_kind(module: Module) -> Costs:
+    """Costs of a run: dot, convolution, bk call, custom call, collective, movement, ..."""
+    return _computation_costs(module, module.computations[module.entry], {})
+
+
+def _computation_costs(module: Module, computation: Computation, known: dict[str, Costs]) -> Costs:
+    if computation.name not in known:
+        costs: Costs = {}
+        for instruction in computation.instructions:
+            for kind, cost in _instruction_costs(module, instruction, known).items():
+                costs.setdefault(kind, Cost()).add(cost)
+        known[computation.name] = costs
+    return known[computation.name]
+
+
+def _instruction_costs(module: Module, instruction: Instruction, known: dict[str, Costs]) -> Costs:
+    called = [module.computations[name] for name in instruction.called]
+    if instruction.opcode == "conditional":
+        branches = [_computation_costs(module, branch, known) for branch in called]
+        return max(branches, key=lambda c: sum(x.flops for x in c.values()), default={})
+    if instruction.opcode in ("while", "call", "async-start"):
+        return _repeated(
+            [_computation_costs(module, inner, known) for inner in called], trips(instruction)
+        )
+    if instruction.opcode in FREE:
+        return {}
+    cost = Cost(1, flops(module, instruction), traffic(module, instruction))
+    return {kind_of(module, instruction): cost}
+
+
+def _repeated(parts: list[Costs], times: int) -> Costs:
+    out: Costs = {}
+    for part in parts:
+        for kind, cost in part.items():
+            out.setdefault(kind, Cost()).add(cost, times)
+    return out
+
+
+def trips(instruction: Instruction) -> int:
+    """How often a loop runs; 1 if it is not known."""
+    match = _TRIPS.search(instruction.config.replace(" ", ""))
+    return int(match.group(1)) if match and instruction.opcode == "while" else 1
+
+
+def traffic(module: Module, instruction: Instruction) -> int:
+    """Bytes read and written."""
+    read = sum(shape.nbytes for shape in module.operand_shapes(instruction))
+    return read + instruction.shape.nbytes
+
+
+def flops(module: Module, instruction: Instruction) -> int:
+    """Flops of one execution; of a fusion, those inside."""
+    opcode = instruction.opcode
+    if opcode == "fusion":
+        inside = [i for name in instruction.called for i in module.computations[name].instructions]
+        return sum(flops(module, i) for i in inside)
+    if instruction.is_bk_call:
+        return call_flops(instruction, module.operand_shapes(instruction))
+    if opcode in ("dot", "convolution"):
+        return _product_flops(module, instruction)
+    if opcode in FREE or opcode in MOVEMENT or opcode in COLLECTIVES or opcode == "custom-call":
+        return 0
+    if opcode in REDUCTIONS:
+        return sum(shape.size for shape in module.operand_shapes(instruction))
+    return instruction.shape.size
+
+
+def _product_flops(module: Module, instruction: Instruction) -> int:
+    shapes = module.operand_shapes(instruction)
+    if instruction.opcode == "dot":
+        depth = math.prod(shapes[0].dims[axis] for axis in instruction.contracted)
+        return 2 * instruction.shape.size * depth
+    kernel = shapes[1].dims
+    return 2 * instruction.shape.size * math.prod(kernel) // max(kernel[instruction.features], 1)
+
+
+def kind_of(module: Module, instruction: Instruction) -> str:
+    """What an operation mainly does; a fusion is a dot if there is one inside, and so on."""
+    opcode = instruction.opcode
+    if opcode == "fusion":
+        return _kind_of_fusion(module, instruction)
+    if opcode == "custom-call":
+        return "bk call" if instruction.is_bk_call else "custom call"
+    if opcode in ("dot", "convolution"):
+        return opcode
+    for kind, opcodes in (
+        ("collective", COLLECTIVES), ("movement", MOVEMENT), ("reduction", REDUCTIONS),
+    ):  # fmt: skip
+        if opcode in opcodes:
+            return kind
+    return "elementwise"
+
+
+def _kind_of_fusion(module: Module, instruction: Instruction) -> str:
+    inside = [i for name in instruction.called for i in module.computations[name].instructions]
+    kinds = {kind_of(module, i) for i in inside if i.opcode not in FREE}
+    for kind in ("dot", "convolution", "custom call", "reduction"):
+        if kind in kinds:
+            return kind
+    return "movement" if kinds <= {"movement"} else "elementwise"

@@ -1,0 +1,68 @@
+"""Lint: findings about a compiled private step, each from a small rule of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from bk_jax.hlo import rules
+from bk_jax.hlo.context import Context, Finding, Limits
+from bk_jax.hlo.model import Module
+
+Rule = Callable[[Context], Iterator[Finding]]
+
+RULES: dict[str, Rule] = {
+    "per-sample-gradient": rules.per_sample_gradients,
+    "weight-gradient-dot": rules.weight_gradient_dots,
+    "layout-copy": rules.layout_copies,
+    "activation-collective": rules.activation_collectives,
+    "missing-call": rules.missing_calls,
+    "unknown-batch-size": rules.unknown_batch_size,
+}
+DESCRIPTIONS = {name: (rule.__doc__ or "").splitlines()[0] for name, rule in RULES.items()}
+
+
+def check(
+    module: Module,
+    *,
+    explanation: Any = None,
+    batch_size: int | None = None,
+    limits: Limits | None = None,
+    only: Sequence[str] | None = None,
+) -> list[Finding]:
+    """The findings of all rules, the gravest first.
+
+    Args:
+      module: a private train step.
+      explanation: what `dp_value_and_grad(...).explain(...)` returned, or its `to_json()` read back:
+        then calls that it promises must be there.
+      batch_size: examples of the step; read from the clip factors if it is left out.
+      limits: how many bytes are too many.
+      only: names of rules; all by default.
+    """
+    context = Context.make(module, explanation, batch_size, limits or Limits())
+    findings = [found for name in only or RULES for found in RULES[name](context)]
+    return sorted(findings, key=lambda f: (_LEVELS.index(f.level), -f.nbytes, f.instruction))
+
+
+_LEVELS = ("error", "warning", "note")
+
+
+def fails(findings: Sequence[Finding]) -> bool:
+    """Whether a gate should stay shut: notes alone do no harm."""
+    return any(finding.level != "note" for finding in findings)
+
+
+def findings_text(module: Module, findings: Sequence[Finding]) -> str:
+    """One line for each finding."""
+    if not findings:
+        return f"{module.name}: nothing found"
+    lines = [f"{f.level}: {f.rule}: {f.message}" for f in findings]
+    return "\n".join([f"{module.name}: {len(findings)} findings", *lines])
+
+
+def findings_dict(module: Module, findings: Sequence[Finding]) -> dict[str, Any]:
+    """For JSON."""
+    found = [dataclasses.asdict(finding) for finding in findings]
+    return {"module": module.name, "failed": fails(findings), "findings": found}

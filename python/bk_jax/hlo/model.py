@@ -1,0 +1,180 @@
+"""The data model: what every reader fills and everything else works on."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
+
+
+class HloError(ValueError):
+    """A file or object that can not be read as a program of XLA; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """An array, or a tuple of shapes (`parts`) when `dtype` is `"tuple"`.
+
+    >>> Shape("f32", (2, 3)).nbytes, str(Shape("bf16", (4,)))
+    (24, 'bf16[4]')
+    """
+
+    dtype: str
+    dims: tuple[int, ...] = ()
+    layout: tuple[int, ...] | None = None  # minor to major
+    parts: tuple[Shape, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of elements of all parts."""
+        return sum(p.size for p in self.parts) if self.dtype == "tuple" else math.prod(self.dims)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parts, without pointers."""
+        if self.dtype == "tuple":
+            return sum(part.nbytes for part in self.parts)
+        return math.prod(self.dims) * dtype_bits(self.dtype) // 8
+
+    @property
+    def arrays(self) -> tuple[Shape, ...]:
+        """The arrays in it, in order."""
+        if self.dtype != "tuple":
+            return (self,)
+        return tuple(array for part in self.parts for array in part.arrays)
+
+    def __str__(self) -> str:
+        if self.dtype == "tuple":
+            return f"({', '.join(map(str, self.parts))})"
+        return f"{self.dtype}[{','.join(map(str, self.dims))}]"
+
+
+@functools.cache
+def dtype_bits(dtype: str) -> int:
+    """Bits of one element: 32 for `"f32"`, 8 for `"f8e4m3fn"`."""
+    if dtype in BITS:
+        return BITS[dtype]
+    digits = re.match(r"[a-z]+(\d+)", dtype)
+    return int(digits.group(1)) if digits else 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Instruction:
+    """One operation. `operands` and `called` are names, unique in the module."""
+
+    name: str
+    opcode: str
+    shape: Shape
+    operands: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
+    target: str = ""
+    op_name: str = ""
+    source: str = ""
+    config: str = ""  # backend_config: attributes of our calls, trip counts of loops
+    index: int = 0  # of a tuple's element, or a parameter's number
+    contracted: tuple[int, ...] = ()  # axes of a dot's first operand
+    batched: tuple[int, ...] = ()
+    features: int = 0  # axis of output features in a convolution's kernel
+
+    @property
+    def is_bk_call(self) -> bool:
+        """Whether it is one of our custom calls."""
+        return self.opcode == "custom-call" and self.target.startswith("bk_")
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The attributes of a typed custom call, as text."""
+        return dict(_ATTRIBUTE.findall(self.config)) if self.opcode == "custom-call" else {}
+
+
+_ATTRIBUTE = re.compile(r'(\w+) = ("[^"]*"|dense<[^>]*> : tensor<[^>]*>|array<[^>]*>|[^,}]+)')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Computation:
+    """A list of instructions, operands first; the root is the result."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    root: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory of one value, or of a part of it: `index` leads to an element of a tuple."""
+
+    instruction: str
+    index: tuple[int, ...]
+    nbytes: int
+    kind: str  # argument, output, temporary, constant, thread-local
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Memory:
+    """What XLA's buffer assignment says; `peak` is None where only the sizes are known."""
+
+    arguments: int
+    outputs: int
+    temporaries: int
+    constants: int
+    peak: int | None
+    buffers: tuple[Buffer, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """A program; `stage` says whether it was read after XLA's optimizations."""
+
+    name: str
+    computations: Mapping[str, Computation]
+    entry: str
+    source: str = ""
+    stage: str = ""
+    memory: Memory | None = None
+
+    def __iter__(self) -> Iterator[Instruction]:
+        for computation in self.computations.values():
+            yield from computation.instructions
+
+    @functools.cached_property
+    def by_name(self) -> dict[str, Instruction]:
+        """Every instruction."""
+        return {instruction.name: instruction for instruction in self}
+
+    @functools.cached_property
+    def users(self) -> dict[str, list[str]]:
+        """Names of the instructions that read a result."""
+        users: dict[str, list[str]] = {}
+        for instruction in self:
+            for operand in dict.fromkeys(instruction.operands):
+                users.setdefault(operand, []).append(instruction.name)
+        return users
+
+    @functools.cached_property
+    def callers(self) -> dict[str, Instruction]:
+        """The (last) instruction that calls a computation."""
+        return {name: instruction for instruction in self for name in instruction.called}
+
+    @functools.cached_property
+    def computation_of(self) -> dict[str, str]:
+        """The computation that an instruction stands in."""
+        return {i.name: c.name for c in self.computations.values() for i in c.instructions}
+
+    @functools.cached_property
+    def bk_calls(self) -> tuple[Instruction, ...]:
+        """Our custom calls."""
+        return tuple(instruction for instruction in self if instruction.is_bk_call)
+
+    @functools.cached_property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """Arguments of the program."""
+        entry = self.computations[self.entry].instructions
+        return tuple(instruction for instruction in entry if instruction.opcode == "parameter")
+
+    def operand_shapes(self, instruction: Instruction) -> list[Shape]:
+        """Shapes of what an instruction reads."""
+        return [self.by_name[name].shape for name in instruction.operands]

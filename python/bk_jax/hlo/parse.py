@@ -1,0 +1,90 @@
+"""Parsing with jaxlib in a process of its own (`worker.py`), which is started again if it dies."""
+
+from __future__ import annotations
+
+import atexit
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO
+
+from bk_jax.hlo.model import HloError
+
+SECONDS = 300  # for one file
+WORKER = Path(__file__).with_name("worker.py")
+
+
+class Parser:
+    """A worker that is started when first needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def canonical(self, kind: str, data: bytes) -> bytes:
+        """Serialized HLO of HLO text (`T`), serialized HLO (`P`) or StableHLO (`M`)."""
+        with self._lock:
+            process = self._running()
+            timer = threading.Timer(SECONDS, process.kill)
+            timer.start()
+            try:
+                status, answer = _exchange(process, kind, data)
+            except (BrokenPipeError, EOFError):
+                process.wait()
+                raise HloError(f"jaxlib's parser stopped on it. {self._last_words()}") from None
+            finally:
+                timer.cancel()
+        if status == b"-":
+            raise HloError(_shortened(answer.decode("utf-8", "replace")))
+        return answer
+
+    def close(self) -> None:
+        """Ends the worker."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+        if self._errors is not None:
+            self._errors.close()
+        self._process = self._errors = None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the worker)
+            command = [sys.executable, "-P", str(WORKER)]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self._errors, bufsize=-1
+            )
+        return self._process
+
+    def _last_words(self) -> str:
+        assert self._errors is not None
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").splitlines()
+        fatal = [line for line in lines if line.startswith("F")]
+        return (fatal or lines or ["It said nothing."])[0][:300]
+
+
+def _exchange(process: subprocess.Popen[bytes], kind: str, data: bytes) -> tuple[bytes, bytes]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(kind.encode() + len(data).to_bytes(8, "big") + data)
+    process.stdin.flush()
+    head = process.stdout.read(9)
+    answer = process.stdout.read(int.from_bytes(head[1:], "big"))
+    if len(head) < 9 or len(answer) < int.from_bytes(head[1:], "big"):
+        raise EOFError
+    return head[:1], answer
+
+
+def _shortened(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return " ".join(lines[:3])[:400] or "jaxlib gave no reason"
+
+
+parser = Parser()
+atexit.register(parser.close)

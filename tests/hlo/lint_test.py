@@ -1,0 +1,173 @@
+"""Calls and lint: what is planned is found, what is broken is caught, and costs are the plan's."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from bk_jax.hlo import HloError, Limits, check, fails, find_calls, load
+from bk_jax.hlo.calls_cost import call_flops
+from bk_jax.hlo.formats import junit, sarif
+from bk_jax.hlo.lint import RULES
+from bk_jax.hlo.model import Instruction, Shape
+from hlo import programs
+
+BROKEN = (("up", "store"),)
+
+
+def read(tmp_path, text):
+    path = tmp_path / "program.txt"
+    path.write_text(text)
+    return load(path)[0]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", list(programs.MODELS))
+def test_a_good_step_passes(compiled, name):
+    step = programs.step(name)
+    for source in (compiled(name).program, step.lowered):
+        (module,) = load(source)
+        findings = check(module, explanation=step.explanation)
+        assert not fails(findings), findings
+        assert all(f.rule == "per-sample-gradient" for f in findings)
+
+
+@pytest.mark.native
+def test_calls_have_the_layers_and_the_flops_of_the_plan(compiled):
+    for name in ("gpt2", "scan"):
+        (module,) = load(compiled(name).program)
+        calls = find_calls(module)
+        rows = {row.path: row for row in programs.step(name).explanation.rows}
+        norms = {c.layers[0]: c for c in calls if c.target == "bk_ghost_norm"}
+        assert set(norms) == {path for path, row in rows.items() if row.route == "ghost"}
+        for path, call in norms.items():
+            assert call.flops == rows[path].extra_flops["ghost"]
+            assert call.dtype == "f32"
+        sums = {c.layers[0]: c for c in calls if c.target == "bk_clipped_gemm"}
+        for path, call in sums.items():
+            row = rows[path]
+            assert call.flops == 2 * programs.B * row.n * row.t * row.d * row.p
+
+
+@pytest.mark.native
+def test_a_layer_that_is_forced_to_instantiate_is_caught(compiled):
+    (module,) = load(compiled("gpt2", BROKEN).program)
+    findings = check(module, explanation=programs.step("gpt2").explanation)
+    assert fails(findings)
+    by_rule = {finding.rule: finding for finding in findings if finding.level == "error"}
+    assert set(by_rule) == {"per-sample-gradient", "missing-call"}
+    stored = by_rule["per-sample-gradient"]
+    assert stored.layers == ("up",)
+    assert stored.nbytes == 4 * programs.B * programs.D * 2 * programs.D
+    missing = [f for f in findings if f.rule == "missing-call"]
+    assert all(f.layers == ("up",) for f in missing)
+    assert any("lacks bk_ghost_norm for its norm" in f.message for f in missing)
+
+
+def test_instantiation_is_caught_in_a_program_for_cuda():
+    (module,) = load(programs.step("gpt2", BROKEN, "cuda").lowered)
+    findings = check(module, batch_size=programs.B, only=["per-sample-gradient"])
+    assert [f.layers for f in findings if f.level == "error"] == [("up",)]
+
+
+@pytest.mark.parametrize(("name", "count"), [("gpt2", 4), ("conv", 3), ("scan", 1)])
+def test_weight_gradients_of_ordinary_training_are_found(name, count):
+    (module,) = load(programs.step(name, private=False).lowered)
+    findings = check(module, batch_size=programs.B, only=["weight-gradient-dot"])
+    assert len(findings) == count
+    assert all("makes the weight gradient" in f.message for f in findings)
+
+
+@pytest.mark.native
+def test_layout_copies_over_the_limit_are_found(compiled):
+    (module,) = load(compiled("scan").program)
+    moved = [n.nbytes for c in find_calls(module) for n in c.neighbours if "transpose" in n.kind]
+    assert moved
+    largest = max(moved)
+    assert not check(module, limits=Limits(layout=largest))
+    findings = check(module, limits=Limits(layout=largest - 1))
+    assert {f.rule for f in findings} == {"layout-copy"}
+    assert fails(findings)
+    assert "into bk_" in findings[0].message
+
+
+COLLECTIVES = """HloModule step
+add { x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y) }
+ENTRY e {
+  w = f32[512,64] parameter(0)
+  a = f32[8,100,64] parameter(1)
+  g = f32[512,64] all-reduce(w), replica_groups={}, to_apply=add
+  h = f32[8,100,64] tanh(a)
+  m = f32[32,100,64] all-gather(h), dimensions={0}, replica_groups={{0,1,2,3}}
+  r = f32[100,64,8] transpose(h), dimensions={1,2,0}
+  q = f32[100,64,8] all-reduce(r), replica_groups={}, to_apply=add
+  ROOT t = (f32[512,64], f32[32,100,64], f32[100,64,8]) tuple(g, m, q)
+}
+"""
+
+
+def test_collectives_of_activations_are_found_and_those_of_gradients_are_not(tmp_path):
+    module = read(tmp_path, COLLECTIVES)
+    findings = check(module, batch_size=8, only=["activation-collective"])
+    assert sorted(f.instruction for f in findings) == ["m", "q"]
+    assert not check(
+        module, only=["activation-collective"], limits=Limits(collective=1 << 30), batch_size=8
+    )
+
+
+def test_a_program_that_can_not_tell_its_examples(tmp_path):
+    module = read(tmp_path, COLLECTIVES)
+    findings = check(module, only=["unknown-batch-size", "missing-call"])
+    assert [(f.rule, f.level) for f in findings] == [
+        ("missing-call", "error"), ("unknown-batch-size", "warning"),
+    ]  # fmt: skip
+    assert "nothing was rewritten" in findings[0].message
+    assert not check(module, only=["unknown-batch-size"], batch_size=8)
+
+
+@pytest.mark.parametrize("wrong", ["{}", "not json", '{"rows": [{"path": 1}]}', 7])
+def test_an_explanation_that_is_none(tmp_path, wrong):
+    with pytest.raises(HloError, match="the explanation is not one"):
+        check(read(tmp_path, COLLECTIVES), explanation=wrong)
+
+
+def test_findings_for_machines(tmp_path):
+    module = read(tmp_path, COLLECTIVES)
+    found = [(module, check(module, batch_size=8))]
+    log = json.loads(json.dumps(sarif(found)))
+    (run,) = log["runs"]
+    assert {result["ruleId"] for result in run["results"]} <= set(RULES)
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(RULES)
+    assert len(run["results"]) == len(found[0][1]) > 0
+    suite = ElementTree.fromstring(junit(found)).find("testsuite")
+    assert suite.get("tests") == str(len(RULES))
+    assert len(suite.findall("testcase/failure")) == int(suite.get("failures")) > 0
+
+
+def conv_call(target, results, config):
+    shape = Shape("tuple", parts=tuple(Shape("f32", dims) for dims in results))
+    return Instruction("c", "custom-call", shape, target=target, config=config)
+
+
+def test_costs_of_convolutions():
+    x, g = Shape("f32", (2, 1, 4, 4, 4, 6)), Shape("f32", (2, 1, 4, 4, 4, 10))
+    splat = "{groups = 2 : i64, kernel = dense<3> : tensor<3xi64>, form = "
+    direct = conv_call("bk_conv_norm", [(2,), (2,)], splat + '"direct"}')
+    assert call_flops(direct, [x, g]) == 2 * 27 * 3 * 10 * (2 * 64 + 2)
+    gram = conv_call("bk_conv_norm", [(2,), (2,)], splat + '"pixel_gram"}')
+    assert call_flops(gram, [x, g]) == 2 * 64 * 65 * 16
+    stored = conv_call("bk_conv_grad", [(2, 3, 3, 3, 3, 10), (2,), (2,)], "")
+    assert call_flops(stored, [x, g]) == (2 * 64 + 2) * (2 * 27 * 3 * 10)
+
+
+def test_costs_of_other_calls_and_of_unexpected_ones():
+    ids, g = Shape("s32", (2, 5)), Shape("f32", (2, 5, 7))
+    norms = conv_call("bk_embedding_norm", [(2,), (2,)], "")
+    assert call_flops(norms, [ids, g]) == 2 * 2 * 5 * 7
+    cross = conv_call("bk_tied_cross", [(2,), (2,)], "")
+    left, right = Shape("f32", (6, 11)), Shape("f32", (6, 7))
+    assert call_flops(cross, [left, right, ids, g]) == 2 * 2 * 3 * 5 * 8
+    assert call_flops(cross, []) == 0
+    assert call_flops(conv_call("bk_new", [(2,)], ""), [g]) == 0
