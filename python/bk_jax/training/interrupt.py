@@ -16,7 +16,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def asked_to_stop() -> Iterator[Callable[[], bool]]:
     """Yields a function that says whether someone asked; a second time the signal does what it did.
 
-    Only the main thread can do this; in another one nobody can ask.
+    Only the main thread can do this; in another one nobody can ask. A signal that was ignored before
+    stays ignored.
 
     >>> import os
     >>> with asked_to_stop() as stop:
@@ -35,13 +36,12 @@ def asked_to_stop() -> Iterator[Callable[[], bool]]:
         asked.append(number)
         signal.signal(number, before[number])
 
-    before: dict[int, Any] = {
-        number: signal.getsignal(number) or signal.SIG_DFL for number in SIGNALS
-    }
-    for number in SIGNALS:
+    now = {number: signal.getsignal(number) or signal.SIG_DFL for number in SIGNALS}
+    before: dict[int, Any] = {n: handler for n, handler in now.items() if handler != signal.SIG_IGN}
+    for number in before:
         signal.signal(number, ask)
     try:
         yield lambda: bool(asked)
     finally:
-        for number in SIGNALS:
-            signal.signal(number, before[number])
+        for number, handler in before.items():
+            signal.signal(number, handler)
