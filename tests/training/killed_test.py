@@ -2,79 +2,80 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
-from support.process import PACKAGE
+import pytest
+import rich.console
 
-from bk_jax.training.checkpoints import place_of_latest
-
-PROGRAM = """
-import io, os, signal, sys
-import jax.numpy as jnp, numpy as np, optax, rich.console
 import bk_jax
 from bk_jax import privacy, training
+from bk_jax.training.checkpoints import place_of_latest
 
-directory, how = sys.argv[1:]
-data = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
-plan = privacy.PrivacyPlan(
+DATA = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+PLAN = privacy.PrivacyPlan(
     num_examples=40, batch_size=8, steps=8, delta=1e-3, noise_multiplier=1.0, pld_interval=0.05
 )
 
-def kill_before_the_last_rename(event, args):
+
+def loss_fn(w, x):
+    return jnp.mean((x - w) ** 2)
+
+
+def fit(directory, **options):
+    quiet = {"plot": False, "console": rich.console.Console(file=io.StringIO())}
+    every = {"checkpoint_every": 2, "report_every": 8, "physical_batch_size": 8}
+    run = {"plan": PLAN, "optimizer": optax.sgd(0.1), "key": bk_jax.random.key(5)}
+    start = np.zeros(3, np.float32)
+    return training.fit(
+        loss_fn, start, DATA, directory=directory, **run, **every, **quiet, **options
+    )
+
+
+def kill_before_it_gets_its_name(event, args):
+    """Ends this process when all of the checkpoint of step 6 is written but for its name."""
     if event == "os.rename" and str(args[1]).endswith("/checkpoints/6"):
         os.kill(os.getpid(), signal.SIGKILL)
 
-if how == "kill":
-    sys.addaudithook(kill_before_the_last_rename)
-try:
-    result = training.fit(
-        lambda w, x: jnp.mean((x - w) ** 2), np.zeros(3, np.float32), data,
-        plan=plan, optimizer=optax.sgd(0.1, momentum=0.9), directory=directory,
-        physical_batch_size=8, checkpoint_every=2, report_every=4, plot=False,
-        key=bk_jax.random.key(5), forfeit=how == "forfeit",
-        stop_at_epsilon=plan.epsilon(4) if how == "half" else None,
-        console=rich.console.Console(file=io.StringIO()),
-    )
-    print(np.asarray(result.params).tolist(), result.steps, result.epsilon == plan.epsilon())
-except privacy.LedgerError as error:
-    print(error)
-"""
-
-
-def run(directory, how):
-    environment = os.environ | {"PYTHONPATH": str(PACKAGE)}
-    command = [sys.executable, "-c", PROGRAM, str(directory), how]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-
 
 def test_a_killed_run_loses_an_interval_and_counts_every_step(tmp_path):
-    folder = tmp_path / "run"
-    killed = run(folder, "kill")
+    folder = tmp_path / "killed"
+    environment = os.environ | {"PYTHONPATH": str(Path(bk_jax.__file__).parents[1])}
+    command = [sys.executable, __file__, str(folder)]
+    killed = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert json.loads((folder / "run.ledger").read_text())["steps"] == 6
     assert place_of_latest(folder / "checkpoints")["steps"] == 4
     assert list(folder.glob("checkpoints/6*")), "killed while it was written"
-    kept = restored(folder / "checkpoints" / "4")
 
-    refused = run(folder, "resume")
-    assert "6 steps on record, but the checkpoint was made at step 4" in refused.stdout
-    resumed = run(folder, "forfeit")
-    _, steps, spent = resumed.stdout.rsplit(maxsplit=2)
-    assert (steps, spent) == ("8", "True"), resumed.stderr
+    with pytest.raises(privacy.LedgerError, match=r"6 steps on record.*made at step 4"):
+        fit(folder)
+    with jax.check_tracer_leaks(False):  # a run with the same key that ended after four steps
+        half = fit(tmp_path / "half", stop_at_epsilon=PLAN.epsilon(4))
+        kept = restored(folder / "checkpoints" / "4")
+        np.testing.assert_array_equal(kept, half.params)
+        resumed = fit(folder, forfeit=True)
+    assert (resumed.steps, resumed.epsilon) == (8, PLAN.epsilon())
     assert not list(folder.glob("checkpoints/*tmp*"))
-
-    half = run(tmp_path / "half", "half")  # a run with the same key that ended after four steps
-    assert json.loads(half.stdout.rsplit(maxsplit=2)[0]) == kept
 
 
 def restored(folder):
     with ocp.StandardCheckpointer() as checkpointer:
-        return np.asarray(checkpointer.restore(folder / "state")["params"]).tolist()
+        return checkpointer.restore(folder / "state")["params"]
+
+
+if __name__ == "__main__":
+    sys.addaudithook(kill_before_it_gets_its_name)
+    fit(Path(sys.argv[1]))
