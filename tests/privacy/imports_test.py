@@ -10,6 +10,7 @@ def test_importing_the_core_imports_nothing_of_the_extras():
         import sys
         import bk_jax
         extras = {"dp_accounting", "optax", "bk_jax.privacy", "bk_jax.sampling"}
+        extras |= {"bk_jax.training", "orbax", "rich", "matplotlib"}
         started = extras & set(sys.modules)
         assert not started, started
     """)

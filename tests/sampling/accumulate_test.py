@@ -107,6 +107,23 @@ def test_nothing_is_compiled_again_for_batches_of_other_sizes():
     assert len(traces) == first
 
 
+@pytest.mark.parametrize("clip_norm", [2.0, {"w": 2.0, "b": 100.0}])
+def test_stats_of_parts_count_each_example_once(clip_norm):
+    def loss(params, x):
+        return jnp.sum(params["w"] * x) + params["b"]
+
+    examples = np.asarray([1, 9, 1, 9, np.nan, 9, 1], np.float32)
+    grad_fn = bk_jax.dp_value_and_grad(
+        loss, l2_clip_norm=clip_norm, noise_multiplier=0.0, return_stats=True
+    )
+    params = {"w": np.float32(0), "b": np.float32(0)}
+    _, _, stats = sampling.accumulated(grad_fn)(params, parts(examples, 3))
+    whole = jax.jit(grad_fn)(params, examples)[2]
+    assert int(stats.size) == 7
+    assert int(stats.nonfinite_count) == int(whole.nonfinite_count) == 1
+    assert float(stats.clipped_fraction) == float(whole.clipped_fraction)
+
+
 def loss_with_aux(w, x):
     return jnp.sum(w * x), x
 
@@ -116,8 +133,7 @@ def loss_with_aux(w, x):
     [
         (linear_loss, {"argnums": (0,)}, "needs a grad_fn with argnums=0"),
         (linear_loss, {"argnums": 1, "batch_argnums": 0}, "needs a grad_fn with argnums=0"),
-        (linear_loss, {"return_stats": True}, "without has_aux and return_stats"),
-        (loss_with_aux, {"has_aux": True}, "without has_aux and return_stats"),
+        (loss_with_aux, {"has_aux": True}, "without has_aux"),
     ],
 )
 def test_what_can_not_be_added_up_is_refused(loss, options, message):

@@ -8,7 +8,7 @@ Privacy accounting of a sampled batch holds for the sampling that it assumes. Sh
 fixed size are not Poisson samples, whatever their size.
 """
 
-from bk_jax.sampling.accumulate import Accumulated, accumulated
+from bk_jax.sampling.accumulate import Accumulated, BatchStats, accumulated
 from bk_jax.sampling.batches import Batch, PaddedCollate, stack
 from bk_jax.sampling.loader import Loader
 from bk_jax.sampling.poisson import PoissonSampler
@@ -17,6 +17,7 @@ from bk_jax.sampling.units import Units, group_by_user, unit_loss
 __all__ = [
     "Accumulated",
     "Batch",
+    "BatchStats",
     "Loader",
     "PaddedCollate",
     "PoissonSampler",

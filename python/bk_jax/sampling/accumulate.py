@@ -22,6 +22,16 @@ class Sums(NamedTuple):
     gradients: list[jax.Array]
     loss: jax.Array
     size: jax.Array
+    clipped: jax.Array
+    nonfinite: jax.Array
+
+
+class BatchStats(NamedTuple):
+    """What is known of a batch in parts. Not private: for monitoring and tests only."""
+
+    size: jax.Array
+    clipped_fraction: jax.Array
+    nonfinite_count: jax.Array
 
 
 def accumulated(grad_fn: DPValueAndGrad) -> Accumulated:
@@ -43,12 +53,13 @@ def accumulated(grad_fn: DPValueAndGrad) -> Accumulated:
 
     Args:
       grad_fn: of `dp_value_and_grad`, with the parameters as argument 0 and the batch as argument 1,
-        without `has_aux` and `return_stats`.
+        without `has_aux`.
 
     Returns:
-      A function `(params, batches, *others, key=None) -> (value, grads)`. `batches` are
-      `bk_jax.sampling.Batch`es; of none of them comes pure noise. An argument that is a PRNG key for the
-      loss (`prng_argnum`) is folded with the number of the part.
+      A function `(params, batches, *others, key=None) -> (value, grads)`, with `BatchStats` as a last
+      element if `grad_fn` has `return_stats`. `batches` are `bk_jax.sampling.Batch`es; of none of them
+      comes pure noise. An argument that is a PRNG key for the loss (`prng_argnum`) is folded with the
+      number of the part.
     """
     signature = grad_fn.signature
     if signature.argnums != (0,) or signature.batch_argnums != (1,) or not grad_fn.single:
@@ -56,10 +67,10 @@ def accumulated(grad_fn: DPValueAndGrad) -> Accumulated:
             "accumulated needs a grad_fn with argnums=0 and batch_argnums=1, got argnums="
             f"{signature.argnums} and batch_argnums={signature.batch_argnums}."
         )
-    if signature.has_aux or grad_fn.return_stats:
+    if signature.has_aux:
         raise ValueError(
-            "accumulated returns the value and the gradient; make grad_fn without has_aux and "
-            "return_stats, which are per example."
+            "accumulated returns the value and the gradient; make grad_fn without has_aux, which is "
+            "per example."
         )
     return Accumulated(grad_fn)
 
@@ -72,9 +83,7 @@ class Accumulated:
         self._add: Callable[..., Sums] = jax.jit(self._add_part, donate_argnums=0)
         self._end: Callable[..., Any] = jax.jit(self._finish)
 
-    def __call__(
-        self, params: Any, batches: Iterable[Batch], *others: Any, key: Any = None
-    ) -> tuple[jax.Array, Any]:
+    def __call__(self, params: Any, batches: Iterable[Batch], *others: Any, key: Any = None) -> Any:
         """Adds up the parts; see `accumulated`."""
         validate.key_given(key, self.grad_fn.noise_multiplier)
         sums = _zeros(params)
@@ -100,9 +109,11 @@ class Accumulated:
             [(total + new).astype(total.dtype) for total, new in totals],
             sums.loss + loss,
             sums.size + jnp.sum(~is_padding),
+            sums.clipped + _count_clipped(stats.clip_factors, is_padding),
+            sums.nonfinite + stats.nonfinite_count,
         )
 
-    def _finish(self, sums: Sums, params: Any, key: Any) -> tuple[jax.Array, Any]:
+    def _finish(self, sums: Sums, params: Any, key: Any) -> Any:
         grad_fn, totals = self.grad_fn, sums.gradients
         if key is not None:
             sensitivity = dataclasses.replace(grad_fn, normalize_by=1.0).sensitivity()
@@ -116,13 +127,23 @@ class Accumulated:
             ),
             params,
         )
-        return sums.loss / jnp.maximum(sums.size, 1), grads
+        count = jnp.maximum(sums.size, 1)
+        stats = BatchStats(sums.size, sums.clipped / count, sums.nonfinite)
+        out = (sums.loss / count, grads)
+        return (*out, stats) if grad_fn.return_stats else out
+
+
+def _count_clipped(factors: jax.Array, is_padding: jax.Array) -> jax.Array:
+    """Examples of which any group of parameters is clipped; factors are `[B]` or `[B, groups]`."""
+    clipped = jnp.any(factors.reshape(len(factors), -1) < 1, axis=1)
+    return jnp.sum(clipped & ~is_padding)
 
 
 @jax.jit
 def _zeros(params: Any) -> Sums:
     gradients = [jnp.zeros(x.shape, accumulation_dtype(x.dtype)) for x in _real_leaves(params)]
-    return Sums(gradients, jnp.zeros(()), jnp.zeros((), jnp.int32))
+    counts = [jnp.zeros((), jnp.int32) for _ in range(3)]
+    return Sums(gradients, jnp.zeros(()), *counts)
 
 
 def _real_leaves(tree: Any) -> list[Any]:

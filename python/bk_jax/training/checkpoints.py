@@ -1,0 +1,108 @@
+"""Checkpoints of the model, each with the place in the ledger where it was made.
+
+A checkpoint is a folder that orbax writes under another name and renames when it is complete, so a
+process that is killed leaves the one before. It holds nothing secret; the ledger is another file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from bk_jax.privacy.extras import require
+
+KEPT = 2  # the last one, and the one before in case the machine lost power while writing
+
+
+def place_of_latest(folder: Path) -> Mapping[str, Any] | None:
+    """What `Ledger.checkpoint()` said when the newest checkpoint was made; changes nothing on disk."""
+    if not folder.exists():
+        return None
+    ocp = require("orbax.checkpoint", "orbax-checkpoint")
+    with _manager(folder) as manager:
+        latest = manager.latest_step()
+        if latest is None:
+            return None
+        restored = manager.restore(latest, args=ocp.args.Composite(ledger=ocp.args.JsonRestore()))
+    place: Mapping[str, Any] = restored["ledger"]
+    return place
+
+
+class Checkpoints:
+    """The checkpoints of a run. Made by the process that holds the run's ledger, and by no other."""
+
+    def __init__(self, folder: Path):
+        self._ocp = require("orbax.checkpoint", "orbax-checkpoint")
+        self._folder = folder
+        self._manager = _manager(
+            folder,
+            max_to_keep=KEPT,
+            enable_async_checkpointing=False,  # arrays are donated to the next step
+            cleanup_tmp_directories=True,  # what a killed process left
+        )
+
+    def save(self, state: Any, place: Mapping[str, Any]) -> None:
+        """Writes a checkpoint, unless there is one of this step."""
+        if self._manager.latest_step() == place["steps"]:
+            return
+        args = self._ocp.args
+        whole = args.Composite(state=args.StandardSave(state), ledger=args.JsonSave(dict(place)))
+        self._manager.save(place["steps"], args=whole)
+
+    def restore(self, like: Any) -> Any:
+        """The newest state, in the shapes, types and shardings of `like`; `like` if there is none."""
+        latest = self._manager.latest_step()
+        if latest is None:
+            return like
+        args = self._ocp.args
+        shapes = jax.tree_util.tree_map(self._ocp.utils.to_shape_dtype_struct, like)
+        self._check(latest, shapes)
+        restored = self._manager.restore(
+            latest, args=args.Composite(state=args.StandardRestore(shapes))
+        )
+        return restored["state"]
+
+    def close(self) -> None:
+        """Ends the work of orbax."""
+        self._manager.close()
+
+    def _check(self, latest: int, expected: Any) -> None:
+        """The model and the optimizer must be those of the checkpoint."""
+        saved = _shapes(self._manager.item_metadata(latest)["state"])
+        for path, shape in (given := _shapes(expected)).items():
+            if saved.get(path) != shape:
+                raise self._differs(path, saved.get(path, "nothing"), shape)
+        for path in sorted(saved.keys() - given.keys()):
+            raise self._differs(path, saved[path], "nothing")
+
+    def _differs(self, path: str, saved: Any, given: Any) -> ValueError:
+        return ValueError(
+            f"the checkpoint in {self._folder} was made with another model or optimizer: at {path} it "
+            f"has {saved}, but the arguments have {given}. Pass those that the run was started with, or "
+            "start a new run in another directory, whose epsilon then adds to this one's."
+        )
+
+
+def _manager(folder: Path, **options: Any) -> Any:
+    ocp = require("orbax.checkpoint", "orbax-checkpoint")
+    return ocp.CheckpointManager(
+        folder.resolve(),
+        options=ocp.CheckpointManagerOptions(**options),
+        item_handlers={
+            "state": ocp.StandardCheckpointHandler(),
+            "ledger": ocp.JsonCheckpointHandler(),
+        },
+    )
+
+
+def _shapes(tree: Any) -> dict[str, str]:
+    """Path -> type and shape. Metadata names tuple entries as dictionaries do, so names alone count."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: hasattr(x, "dtype"))
+    return {_name(path): f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves}
+
+
+def _name(path: Any) -> str:
+    return "/".join(jax.tree_util.keystr((entry,), simple=True) for entry in path)

@@ -1,0 +1,197 @@
+"""`fit`: the training loop, with progress, checkpoints, a plot, and an end when the budget is spent."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from bk_jax.privacy import Ledger, PrivacyPlan, checks, open_ledger
+from bk_jax.sampling import Loader, PoissonSampler
+from bk_jax.training import history, steps
+from bk_jax.training.checkpoints import Checkpoints, place_of_latest
+from bk_jax.training.history import Point
+from bk_jax.training.interrupt import asked_to_stop
+from bk_jax.training.progress import Progress
+from bk_jax.training.recorder import Evaluate, Recorder
+from bk_jax.training.steps import State, TakeStep
+
+REPORTS = 25  # points of a run, unless `report_every` is given
+
+
+class Result(NamedTuple):
+    """What came of a run.
+
+    Attributes:
+      params: the parameters. With `epsilon` and the plan's delta, they may be published.
+      optimizer_state: of the optimizer.
+      steps: steps on record, those that were forfeited included.
+      epsilon: what these have spent.
+      stopped: `"budget"` when nothing is left to take, `"interrupted"` when someone asked to stop.
+      history: points along the way. Their losses and clipped shares are NOT PRIVATE.
+    """
+
+    params: Any
+    optimizer_state: Any
+    steps: int
+    epsilon: float
+    stopped: str
+    history: list[Point]
+
+
+def fit(
+    loss_fn: Callable[..., Any],
+    params: Any,
+    data: Any,
+    *,
+    plan: PrivacyPlan,
+    optimizer: Any,
+    directory: str | os.PathLike[str],
+    evaluate: Evaluate | None = None,
+    physical_batch_size: int | None = None,
+    checkpoint_every: int = 100,
+    report_every: int | None = None,
+    stop_at_epsilon: float | None = None,
+    forfeit: bool = False,
+    plot: bool = True,
+    key: jax.Array | None = None,
+    console: Any = None,
+    **options: Any,
+) -> Result:
+    """Trains privately until the budget is spent, and goes on where an earlier call stopped.
+
+    Ctrl-C and SIGTERM end the run after the present step, with a checkpoint: the next call with the same
+    arguments goes on, and ends with the same bits as a run that was never stopped. After `kill -9` the
+    last complete checkpoint is at most `checkpoint_every` steps old; what came after it is counted by
+    the ledger and lost to the model, which `forfeit=True` accepts.
+
+    Args:
+      loss_fn: `loss_fn(params, batch)`, as for `bk_jax.dp_value_and_grad`.
+      params: a tree of arrays; left as it is.
+      data: a tree of arrays or a map-style data set, as for `bk_jax.sampling.Loader`.
+      plan: what may be spent, of `bk_jax.privacy.plan`. With `max_batch_size` a step is one compiled
+        program; without, give `physical_batch_size`.
+      optimizer: of optax.
+      directory: of the run. Holds `run.ledger` (secret), `checkpoints`, `history.json` (not private) and
+        `progress.png` (not private).
+      evaluate: a function from parameters to a dictionary of numbers, called at every report. Costs no
+        privacy if it looks at held-out data only.
+      physical_batch_size: takes batches in parts of this many rows.
+      checkpoint_every: steps between checkpoints.
+      report_every: steps between reports; default: some 25 reports in a run.
+      stop_at_epsilon: ends the run before the step that would spend more than this.
+      forfeit: goes on although the ledger has steps that no checkpoint has, see above.
+      plot: whether to draw `progress.png`.
+      key: secret key of a new ledger, for runs that can be repeated, which are not private if others
+        know it. A run that goes on keeps the key that it has.
+      console: a `rich.console.Console` to print on.
+      **options: further options of `dp_value_and_grad`, such as `clipping`, `keep_batch_dim`, `method`,
+        `microbatch_size`, or `l2_clip_norm` per group of parameters.
+
+    >>> import io, optax, numpy as np, rich.console, tempfile
+    >>> from bk_jax import privacy, training
+    >>> x = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
+    >>> plan = privacy.PrivacyPlan(
+    ...     num_examples=100, batch_size=20, steps=5, delta=1e-3, noise_multiplier=2, pld_interval=0.01
+    ... )
+    >>> result = training.fit(
+    ...     lambda w, x: ((x - w) ** 2).mean(), np.zeros(2, np.float32), x, plan=plan,
+    ...     optimizer=optax.sgd(0.1), directory=tempfile.mkdtemp(), physical_batch_size=16,
+    ...     plot=False, console=rich.console.Console(file=io.StringIO()),
+    ... )
+    >>> print(result.stopped, result.steps, f"{result.epsilon:.2f}")
+    budget 5 0.69
+    """
+    checks.whole_number("checkpoint_every", checkpoint_every, 1)
+    every = report_every if report_every is not None else max(1, plan.steps // REPORTS)
+    checks.whole_number("report_every", every, 1)
+    limit = steps_within(plan, stop_at_epsilon)
+    loader = Loader(data, PoissonSampler.of(plan), physical_batch_size)
+    grad_fn = steps.make_grad_fn(loss_fn, plan, options)
+    make_step = steps.step_as_one if physical_batch_size is None else steps.step_in_parts
+    state = steps.initial_state(optimizer, params)
+    folder = Path(directory)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        place = place_of_latest(folder / "checkpoints")
+        ledger = stack.enter_context(_open(folder / "run.ledger", plan, place, forfeit, key))
+        checkpoints = stack.enter_context(contextlib.closing(Checkpoints(folder / "checkpoints")))
+        progress = stack.enter_context(Progress(limit, ledger.steps, console))
+        points = history.load(folder / "history.json", 0 if place is None else place["steps"])
+        target = (stop_at_epsilon or plan.epsilon()) if plot else None
+        recorder = Recorder(plan, folder, points, evaluate, progress, target)
+        run = Run(ledger, loader, make_step(grad_fn, optimizer), checkpoints, recorder)
+        state = run.go(checkpoints.restore(state), limit, checkpoint_every, every)
+        stopped = "budget" if ledger.steps >= limit else "interrupted"
+        progress.line(
+            f"{stopped} after {ledger.steps} of {plan.steps} steps: "
+            f"epsilon {ledger.epsilon():.3g} at delta {plan.delta:g}"
+        )
+        return Result(*state, ledger.steps, ledger.epsilon(), stopped, recorder.points)
+
+
+def steps_within(plan: PrivacyPlan, epsilon: float | None) -> int:
+    """How many steps of the plan spend at most `epsilon`.
+
+    >>> plan = PrivacyPlan(num_examples=100, batch_size=20, steps=5, delta=1e-3, noise_multiplier=2)
+    >>> [steps_within(plan, epsilon) for epsilon in (None, 9.0, plan.epsilon(3))]
+    [5, 5, 3]
+    """
+    if epsilon is None:
+        return plan.steps
+    checks.positive("stop_at_epsilon", epsilon)
+    count = bisect.bisect_right(range(1, plan.steps + 1), epsilon, key=plan.epsilon)
+    if count == 0:
+        raise ValueError(
+            f"stop_at_epsilon is {epsilon:g}, but the first step of the plan spends "
+            f"{plan.epsilon(1):.3g}. Ask bk_jax.privacy.plan for a plan with this target_epsilon."
+        )
+    return count
+
+
+def _open(path: Path, plan: PrivacyPlan, place: Any, forfeit: bool, key: Any) -> Ledger:
+    new = not path.exists()
+    return open_ledger(path, plan, checkpoint=place, forfeit=forfeit, key=key if new else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The loop, with everything that it needs at hand."""
+
+    ledger: Ledger
+    loader: Loader
+    take_step: TakeStep
+    checkpoints: Checkpoints
+    recorder: Recorder
+
+    def go(self, state: State, limit: int, checkpoint_every: int, report_every: int) -> State:
+        """Takes steps up to `limit`, or until someone asks to stop."""
+        ledger, recorder = self.ledger, self.recorder
+        reached = ledger.steps  # where `state` stands
+        if reached < limit:
+            steps.rehearse(self.take_step, state, self.loader)
+        with asked_to_stop() as stop:
+            try:
+                while reached < limit and not stop():
+                    state, seen = self.take_step(state, self.loader, ledger.take())
+                    reached = ledger.steps
+                    recorder.step(reached, seen)
+                    if reached % checkpoint_every == 0:
+                        self._save(state)
+                    if reached % report_every == 0:
+                        recorder.report(reached, state.params)
+                recorder.report(reached, state.params)
+                recorder.plot()
+            finally:
+                if reached == ledger.steps:  # else a step broke off, and the state may be half done
+                    self._save(state)
+        return state
+
+    def _save(self, state: State) -> None:
+        self.checkpoints.save(state, self.ledger.checkpoint())

@@ -1,0 +1,98 @@
+"""The recorder: makes points of what the steps saw, and shows, draws and saves them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bk_jax.privacy import PrivacyPlan
+from bk_jax.training import history
+from bk_jax.training.history import Point
+from bk_jax.training.plot import save_plot
+from bk_jax.training.progress import Progress
+from bk_jax.training.steps import Seen
+
+PLOT_SECONDS = 2.0  # drawing takes a tenth of a second: not more often than this
+Evaluate = Callable[[Any], Mapping[str, Any]]
+
+
+class Recorder:
+    """Collects what steps saw until it is time for a point.
+
+    Args:
+      plan: says what has been spent.
+      folder: where `history.json` and `progress.png` are.
+      points: the points of the run so far.
+      evaluate: metrics of the parameters, or None.
+      progress: where points are shown.
+      plot_target: the epsilon that the plot marks; None for no plot.
+    """
+
+    def __init__(
+        self,
+        plan: PrivacyPlan,
+        folder: Path,
+        points: list[Point],
+        evaluate: Evaluate | None,
+        progress: Progress,
+        plot_target: float | None,
+    ):
+        self.points = points
+        self._plan, self._folder, self._evaluate = plan, folder, evaluate
+        self._progress, self._plot_target = progress, plot_target
+        self._seen: list[Seen] = []
+        self._since = time.perf_counter()
+        self._drawn = -np.inf
+
+    def step(self, number: int, seen: Seen) -> None:
+        """A step has been taken. Its results are not waited for."""
+        self._seen.append(seen)
+        self._progress.step(number)
+
+    def report(self, steps: int, params: Any) -> None:
+        """Makes a point of the steps since the last one, if there are any."""
+        if not self._seen:
+            return
+        point = self._point(steps, params)
+        self._seen = []
+        self.points.append(point)
+        history.save(self._folder / "history.json", self.points)
+        self._progress.point(point)
+        if time.perf_counter() > self._drawn + PLOT_SECONDS:
+            self.plot()
+        self._since = time.perf_counter()
+
+    def plot(self) -> None:
+        """Draws the points that there are, if a plot is wanted."""
+        if self._plot_target is not None and self.points:
+            save_plot(self._folder / "progress.png", self.points, self._plot_target)
+            self._drawn = time.perf_counter()
+
+    def _point(self, steps: int, params: Any) -> Point:
+        sizes, losses, clipped, nonfinite = np.asarray(self._seen, np.float64).T
+        seconds = time.perf_counter() - self._since
+        weights = sizes / max(sizes.sum(), 1)
+        return Point(
+            step=steps,
+            epsilon=self._plan.epsilon(steps),
+            examples_per_second=self._plan.batch_size * len(sizes) / seconds,
+            metrics=_metrics(self._evaluate, params),
+            loss=float(weights @ losses),
+            clipped=float(weights @ clipped),
+            nonfinite=int(nonfinite.sum()),
+        )
+
+
+def _metrics(evaluate: Evaluate | None, params: Any) -> dict[str, float]:
+    found = {} if evaluate is None else evaluate(params)
+    try:
+        return {str(name): float(value) for name, value in found.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise TypeError(
+            "evaluate must return a mapping from names to numbers, such as {'accuracy': 0.9}; got "
+            f"{found!r}."
+        ) from error

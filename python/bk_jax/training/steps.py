@@ -1,0 +1,127 @@
+"""One training step: a step of the ledger in, the next state out; compiled once."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import bk_jax
+from bk_jax.privacy import PrivacyPlan, Step
+from bk_jax.privacy.extras import require
+from bk_jax.sampling import Loader, accumulated
+
+DECIDED = {"argnums", "batch_argnums", "has_aux", "prng_argnum", "return_stats"}
+DECIDED |= {"noise_multiplier", "normalize_by"}
+NOBODY = 1e-30  # an expected batch size of which no batch has an example
+
+
+class State(NamedTuple):
+    """What a step changes, and what a checkpoint holds."""
+
+    params: Any
+    optimizer_state: Any
+
+
+class Seen(NamedTuple):
+    """What a step saw of the training data. Not private."""
+
+    size: jax.Array
+    loss: jax.Array
+    clipped: jax.Array
+    nonfinite: jax.Array
+
+
+TakeStep = Callable[[State, Loader, Step], tuple[State, Seen]]
+
+
+def make_grad_fn(loss_fn: Callable[..., Any], plan: PrivacyPlan, options: Mapping[str, Any]) -> Any:
+    """The private gradient of the plan; `options` are further ones of `dp_value_and_grad`."""
+    for name in options:
+        if name in DECIDED:
+            raise ValueError(
+                f"{name} is decided by the plan and by fit. For another value, write the loop by hand: "
+                "docs/training.md has it."
+            )
+    return bk_jax.dp_value_and_grad(loss_fn, return_stats=True, **(plan.options() | dict(options)))
+
+
+def step_as_one(grad_fn: Any, optimizer: Any) -> TakeStep:
+    """A step that takes the whole batch, padded to the plan's `max_batch_size`, in one program."""
+
+    @functools.partial(jax.jit, donate_argnames="optimizer_state")
+    def train(params: Any, optimizer_state: Any, batch: Any, key: Any) -> tuple[State, Seen]:
+        padding = batch.is_padding_example
+        value, grads, stats = grad_fn(params, batch.examples, key=key, is_padding_example=padding)
+        state = _update(optimizer, params, optimizer_state, grads)
+        size = jnp.sum(~padding)
+        return state, Seen(size, value, stats.clipped_fraction, stats.nonfinite_count)
+
+    def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
+        return train(*state, loader.batch(step.sampling_key), step.noise_key)
+
+    return take_step
+
+
+def step_in_parts(grad_fn: Any, optimizer: Any) -> TakeStep:
+    """A step that takes the batch in physical parts, as many as there are, with noise once."""
+    noisy_grad = accumulated(grad_fn)
+
+    @functools.partial(jax.jit, donate_argnames=("optimizer_state", "grads"))
+    def update(params: Any, optimizer_state: Any, grads: Any) -> State:
+        return _update(optimizer, params, optimizer_state, grads)
+
+    def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
+        parts = loader.physical_batches(step.sampling_key)
+        value, grads, stats = noisy_grad(state.params, parts, key=step.noise_key)
+        seen = Seen(stats.size, value, stats.clipped_fraction, stats.nonfinite_count)
+        return update(*state, grads), seen
+
+    return take_step
+
+
+def _update(optimizer: Any, params: Any, optimizer_state: Any, grads: Any) -> State:
+    optax = require("optax", "optax")
+    updates, optimizer_state = optimizer.update(grads, optimizer_state, params)
+    return State(optax.apply_updates(params, updates), optimizer_state)
+
+
+def initial_state(optimizer: Any, params: Any) -> State:
+    """Copies, of fixed types: what the caller holds stays, and no step has a type of its own."""
+    if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        raise TypeError(
+            f"optimizer must be an optax.GradientTransformation such as optax.adam(1e-3), got "
+            f"{type(optimizer).__name__}."
+        )
+    own = _copy(params)
+    return State(own, _copy(optimizer.init(own)))
+
+
+def rehearse(take_step: TakeStep, state: State, loader: Loader) -> None:
+    """Takes the step once on a batch of padding and forgets the result, before the ledger is asked.
+
+    Everything is compiled by this, and a mistake in the loss shows before a step is paid for. No
+    example and no key of the ledger is in it.
+    """
+    nobody = dataclasses.replace(loader.sampler, batch_size=NOBODY)
+    keys = [bk_jax.random.key(), bk_jax.random.key()]
+    copied = State(state.params, _copy(state.optimizer_state))
+    take_step(copied, dataclasses.replace(loader, sampler=nobody), Step(0, *keys))
+
+
+def _copy(tree: Any) -> Any:
+    return jax.tree_util.tree_map_with_path(_copy_leaf, tree)
+
+
+def _copy_leaf(path: Any, leaf: Any) -> jax.Array:
+    try:
+        return jnp.array(leaf, dtype=jnp.asarray(leaf).dtype)
+    except TypeError as error:
+        raise TypeError(
+            f"params must be a tree of arrays; at {jax.tree_util.keystr(path) or 'its root'} there is a "
+            f"{type(leaf).__name__}. Keep what is not trained out of it (equinox.partition, nnx.split)."
+        ) from error
