@@ -148,7 +148,8 @@ TEST_P(ConvGramTest, RecomputesWhereTheBoundIsLoose) {
   Case<float> c(random_, shape);
   for (int64_t k = 0; k < c.x.size(); ++k) c.x[k] = 1;
   c.g = Normals<float>(random_, c.g.size());
-  // Of 2 x 36 pixels every other one takes back the one before it, up to its last bits.
+  // Of 2 x 36 pixels every other one takes back the one before it, up to its
+  // last bits.
   for (int64_t t = 1; t < 72; t += 2) {
     for (int64_t o = 0; o < 16; ++o) {
       const float before = c.g[(t - 1) * 16 + o];
