@@ -143,6 +143,15 @@ def test_the_trainer_is_the_loop_by_hand(tmp_path, finished, plan):
     )
 
 
+@pytest.fixture
+def not_ignored(number):
+    """A shell starts programs in the background with SIGINT ignored, which `fit` respects."""
+    before = signal.signal(number, signal.default_int_handler)
+    yield
+    signal.signal(number, before)
+
+
+@pytest.mark.usefixtures("not_ignored")
 @pytest.mark.parametrize(
     ("plan", "number"),
     [(PLAN, signal.SIGINT), (ANY_SIZE, signal.SIGTERM)],
