@@ -101,11 +101,6 @@ auto BlockBody(const CpuKernels& kernels, const ConvShape& shape) {
   return IsDepthwise(shape) ? conv.depthwise : conv.block;
 }
 
-bool IsEmpty(const ConvShape& s) {
-  return AnyZero({s.images, s.out[0], s.out[1], s.out[2], s.kernel[0],
-                  s.kernel[1], s.kernel[2], s.groups, s.cin, s.cout});
-}
-
 int64_t KernelSize(const ConvShape& s) {
   return KernelRows(s) * s.kernel[2] * s.cin * s.groups * s.cout;
 }
@@ -208,6 +203,11 @@ void Norms(const CpuKernels& kernels, Parallel& parallel,
 }
 
 }  // namespace
+
+bool IsEmpty(const ConvShape& s) {
+  return AnyZero({s.images, s.out[0], s.out[1], s.out[2], s.kernel[0],
+                  s.kernel[1], s.kernel[2], s.groups, s.cin, s.cout});
+}
 
 std::vector<ConvBlock> ConvBlocks(const ConvShape& s, int64_t lanes,
                                   int64_t wanted) {

@@ -13,6 +13,9 @@
 
 namespace bk {
 
+// Whether there is nothing to add up, so that all gradients are zero.
+bool IsEmpty(const ConvShape& s);
+
 // With the gradient G_i of the kernel for example i,
 //
 //   ConvNorm   sq_norm[i] ~ |G_i|^2, and a bound that is not below the exact

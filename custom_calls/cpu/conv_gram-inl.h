@@ -5,6 +5,7 @@
 
 #include "custom_calls/cpu/conv_kernels.h"
 #include "custom_calls/cpu/conv_pack-inl.h"
+#include "custom_calls/cpu/gram_tile-inl.h"
 #include "custom_calls/cpu/row_norms-inl.h"
 #include "custom_calls/cpu/wide-inl.h"
 
@@ -139,19 +140,6 @@ BK_INLINE void LineDots(const Acc* const (&rows)[kDotRows],
 #pragma GCC unroll 8
       for (int i = 0; i < kDotRows; ++i) sums[i][j] += row[i] * column;
     }
-  }
-}
-
-// totals[j] = the sum of the lanes of sums[j].
-template <class Acc>
-BK_INLINE void SumColumns(const Vec<Acc> (&sums)[kDotColumns],
-                          Acc (&totals)[kDotColumns]) {
-  if constexpr (kLanes<Acc> >= 4 && kDotColumns == 4) {
-    Store(SumFour<Acc, BK_VECTOR_BYTES>(sums[0], sums[1], sums[2], sums[3]),
-          totals);
-  } else {
-#pragma GCC unroll 8
-    for (int j = 0; j < kDotColumns; ++j) totals[j] = Sum<Acc>(sums[j]);
   }
 }
 

@@ -11,12 +11,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 #include <vector>
 
 #include "custom_calls/cpu/conv_grad.h"
 #include "custom_calls/cpu/float_environment.h"
+#include "custom_calls/cpu/gram_norm.h"
 #include "custom_calls/cpu/norm_bound.h"
 #include "custom_calls/cpu/scratch.h"
 #include "custom_calls/cpu/tiling.h"
@@ -82,10 +82,13 @@ Tasks CountTasks(const ConvShape& s, const GramPlan& plan) {
 
 int64_t Pixels(const int64_t (&size)[3]) { return size[0] * size[1] * size[2]; }
 
-bool IsEmpty(const ConvShape& s) {
-  return s.images * Pixels(s.out) * Pixels(s.kernel) * s.groups * s.cin *
-             s.cout ==
-         0;
+// Elements of one example.
+int64_t ImageSize(const ConvShape& s) {
+  return s.images * Pixels(s.in) * s.groups * s.cin;
+}
+
+int64_t GradientSize(const ConvShape& s) {
+  return s.images * Pixels(s.out) * s.groups * s.cout;
 }
 
 // Roundings in the accumulator type on the way of a product to an entry of a
@@ -130,8 +133,8 @@ std::vector<GramPartial> RunTasks(const CpuKernels& kernels, Parallel& parallel,
                                   const T* x, const T* g) {
   const Tasks tasks = CountTasks(s, plan);
   const int64_t count = tasks.Count();
-  const int64_t x_size = s.images * Pixels(s.in) * s.groups * s.cin;
-  const int64_t g_size = s.images * Pixels(s.out) * s.groups * s.cout;
+  const int64_t x_size = ImageSize(s);
+  const int64_t g_size = GradientSize(s);
   const double positions = static_cast<double>(s.images * Pixels(s.out));
   const double flops = positions * positions *
                        static_cast<double>(s.cin + s.cout) /
@@ -156,49 +159,6 @@ std::vector<GramPartial> RunTasks(const CpuKernels& kernels, Parallel& parallel,
   };
   parallel.For(static_cast<int64_t>(partials.size()), flops, body);
   return partials;
-}
-
-struct ExampleSums {
-  double inner = 0;
-  double error = 0;
-  bool zero = true;
-};
-
-ExampleSums AddPartials(const GramPartial* partial, int64_t groups,
-                        int64_t count, double relative_error) {
-  ExampleSums sums;
-  for (int64_t group = 0; group < groups; ++group) {
-    double bound = 0;
-    for (int64_t k = 0; k < count; ++k, ++partial) {
-      sums.inner += partial->inner;
-      bound += partial->bound;
-    }
-    sums.zero = sums.zero && bound == 0;
-    sums.error += relative_error * bound * bound;
-  }
-  return sums;
-}
-
-// Whether the bound exceeds the norm by more than 1 %.
-bool IsLoose(const ExampleSums& sums) {
-  constexpr double kTolerance = 1.01 * 1.01 - 1;
-  return std::isfinite(sums.inner) && std::isfinite(sums.error) &&
-         sums.error > kTolerance * std::max(sums.inner, 0.0);
-}
-
-// Certify or recompute: the direct norm of one example. Both bounds hold, so
-// the smaller one does.
-template <class T>
-void Recompute(const CpuKernels& kernels, Parallel& parallel, ConvShape shape,
-               const T* x, const T* g, Accumulator<T>* sq_norm,
-               Accumulator<T>* sq_norm_upper) {
-  shape.batch = 1;
-  Accumulator<T> direct = 0;
-  Accumulator<T> direct_upper = 0;
-  ConvNorm(kernels, parallel, shape, x, g, &direct, &direct_upper);
-  if (!(direct_upper < *sq_norm_upper)) return;
-  *sq_norm = direct;
-  *sq_norm_upper = direct_upper;
 }
 
 }  // namespace
@@ -239,23 +199,15 @@ void ConvGramNorm(const CpuKernels& kernels, Parallel& parallel,
   const std::vector<GramPartial> partials =
       RunTasks(kernels, parallel, shape, plan, x, g);
   const ScopedFloatEnvironment environment;
-  const double relative_error = RelativeError<Acc>(shape, plan, lanes);
-  const int64_t count = CountTasks(shape, plan).Count();
-  const int64_t x_size =
-      shape.images * Pixels(shape.in) * shape.groups * shape.cin;
-  const int64_t g_size =
-      shape.images * Pixels(shape.out) * shape.groups * shape.cout;
-  for (int64_t i = 0; i < shape.batch; ++i) {
-    const ExampleSums sums =
-        AddPartials(partials.data() + i * shape.groups * count, shape.groups,
-                    count, relative_error);
-    FinishNorm(sums.inner, std::max(sums.inner, 0.0) + sums.error, sums.zero,
-               sq_norm + i, sq_norm_upper + i);
-    if (IsLoose(sums)) {
-      Recompute(kernels, parallel, shape, x + i * x_size, g + i * g_size,
-                sq_norm + i, sq_norm_upper + i);
-    }
-  }
+  ConvShape one = shape;
+  one.batch = 1;
+  CertifyOrRecompute(
+      partials, shape.batch, shape.groups,
+      RelativeError<Acc>(shape, plan, lanes), sq_norm, sq_norm_upper,
+      [&](int64_t i, Acc* direct, Acc* direct_upper) {
+        ConvNorm(kernels, parallel, one, x + i * ImageSize(shape),
+                 g + i * GradientSize(shape), direct, direct_upper);
+      });
 }
 
 #define BK_INSTANTIATE(T)                                                    \

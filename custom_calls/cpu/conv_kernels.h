@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cpu/gram_partial.h"
 #include "custom_calls/element.h"
 #include "custom_calls/shapes.h"
 
@@ -123,12 +124,6 @@ struct GramTask {
   const T* g;
   int64_t delta0, delta1;
   int64_t row_column, column_column;
-};
-
-// What the task adds to <a a^T, g g^T> and to S.
-struct GramPartial {
-  double inner;
-  double bound;
 };
 
 template <class T>

@@ -31,9 +31,9 @@ inline double OffDiagonalSum(int64_t rows, int64_t columns,
 
 // A tile on the diagonal: its diagonal counts once, what is above it twice.
 template <class T>
-GhostPartial DiagonalSum(const GhostPair<T>& pair, int64_t i0, int64_t i1,
-                         const double* gram_a, const double* gram_g) {
-  GhostPartial sum = {0, 0};
+GramPartial DiagonalSum(const GhostPair<T>& pair, int64_t i0, int64_t i1,
+                        const double* gram_a, const double* gram_g) {
+  GramPartial sum = {0, 0};
   for (int64_t i = 0; i < i1 - i0; ++i) {
     const double* row_a = gram_a + i * kGramTile;
     const double* row_g = gram_g + i * kGramTile;
@@ -47,13 +47,13 @@ GhostPartial DiagonalSum(const GhostPair<T>& pair, int64_t i0, int64_t i1,
 }
 
 template <class T>
-GhostPartial GhostTileRow(const GhostPair<T>& pair, int64_t first_position,
-                          double* grams, Accumulator<T>* scratch) {
+GramPartial GhostTileRow(const GhostPair<T>& pair, int64_t first_position,
+                         double* grams, Accumulator<T>* scratch) {
   double* gram_a = grams;
   double* gram_g = grams + kGramTile * kGramTile;
   const int64_t i0 = first_position;
   const int64_t i1 = Min(i0 + pair.block, pair.positions);
-  GhostPartial sum = {0, 0};
+  GramPartial sum = {0, 0};
   for (int64_t j0 = i0; j0 < pair.positions; j0 += pair.block) {
     const int64_t j1 = Min(j0 + pair.block, pair.positions);
     GramTile(pair.a, pair.d, {i0, i1}, {j0, j1}, scratch, gram_a);
@@ -68,7 +68,7 @@ GhostPartial GhostTileRow(const GhostPair<T>& pair, int64_t first_position,
 }
 
 template <class T>
-GhostPartial GhostSingle(const GhostPair<T>& pair) {
+GramPartial GhostSingle(const GhostPair<T>& pair) {
   const double a = SquaredNorm(pair.a, pair.d);
   const double g = SquaredNorm(pair.g, pair.p);
   return {a * g, RowBound(pair.a, pair.d, a) * RowBound(pair.g, pair.p, g)};

@@ -1,12 +1,11 @@
 #include "custom_calls/cpu/ghost_norm.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "custom_calls/cpu/direct_norm.h"
 #include "custom_calls/cpu/float_environment.h"
+#include "custom_calls/cpu/gram_norm.h"
 #include "custom_calls/cpu/norm_bound.h"
 #include "custom_calls/cpu/scratch.h"
 #include "custom_calls/cpu/tiling.h"
@@ -66,7 +65,7 @@ double RelativeError(const CpuKernels& kernels, const GhostNormShape& shape) {
 template <class T>
 void ComputePartials(const CpuKernels& kernels, Parallel& parallel,
                      const GhostNormShape& shape, const T* a, const T* g,
-                     std::vector<GhostPartial>& partials) {
+                     std::vector<GramPartial>& partials) {
   const ElementKernels<T>& kernel = KernelsFor<T>(kernels);
   const int64_t block = BlockSize(shape);
   const int64_t tiles = CeilDiv(shape.positions, block);
@@ -94,51 +93,6 @@ void ComputePartials(const CpuKernels& kernels, Parallel& parallel,
   parallel.For(static_cast<int64_t>(partials.size()), flops, body);
 }
 
-// Sums of one example over its weights.
-struct ExampleSums {
-  double inner = 0;
-  double error = 0;
-  bool zero = true;
-};
-
-ExampleSums AddPartials(const GhostPartial* partial, int64_t weights,
-                        int64_t tiles, double relative_error) {
-  ExampleSums sums;
-  for (int64_t weight = 0; weight < weights; ++weight) {
-    double bound = 0;
-    for (int64_t tile = 0; tile < tiles; ++tile, ++partial) {
-      sums.inner += partial->inner;
-      bound += partial->bound;
-    }
-    sums.zero = sums.zero && bound == 0;
-    sums.error += relative_error * bound * bound;
-  }
-  return sums;
-}
-
-// Whether the bound exceeds the norm by more than 1 %. For one position the
-// norm is a product and its bound as good as any.
-bool IsLoose(const GhostNormShape& shape, const ExampleSums& sums) {
-  constexpr double kTolerance = 1.01 * 1.01 - 1;
-  return shape.positions > 1 && std::isfinite(sums.inner) &&
-         std::isfinite(sums.error) &&
-         sums.error > kTolerance * std::max(sums.inner, 0.0);
-}
-
-// Certify or recompute: the direct norm of one example, whose error does not
-// grow when token gradients cancel. Both bounds hold, so the smaller one does.
-template <class T>
-void Recompute(const CpuKernels& kernels, Parallel& parallel,
-               GhostNormShape shape, const T* a, const T* g,
-               Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper) {
-  shape.batch = 1;
-  Accumulator<T> direct = 0, direct_upper = 0;
-  DirectNorm(kernels, parallel, shape, a, g, &direct, &direct_upper);
-  if (!(direct_upper < *sq_norm_upper)) return;
-  *sq_norm = direct;
-  *sq_norm_upper = direct_upper;
-}
-
 }  // namespace
 
 template <class T>
@@ -146,23 +100,21 @@ void GhostNorm(const CpuKernels& kernels, Parallel& parallel,
                const GhostNormShape& shape, const T* a, const T* g,
                Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper) {
   const int64_t tiles = CeilDiv(shape.positions, BlockSize(shape));
-  std::vector<GhostPartial> partials(shape.batch * shape.weights * tiles);
+  std::vector<GramPartial> partials(shape.batch * shape.weights * tiles);
   ComputePartials(kernels, parallel, shape, a, g, partials);
 
   const ScopedFloatEnvironment environment;
-  const double relative_error = RelativeError<T>(kernels, shape);
   const int64_t rows = shape.weights * shape.positions;
-  for (int64_t i = 0; i < shape.batch; ++i) {
-    const ExampleSums sums =
-        AddPartials(partials.data() + i * shape.weights * tiles, shape.weights,
-                    tiles, relative_error);
-    FinishNorm(sums.inner, std::max(sums.inner, 0.0) + sums.error, sums.zero,
-               sq_norm + i, sq_norm_upper + i);
-    if (IsLoose(shape, sums)) {
-      Recompute(kernels, parallel, shape, a + i * rows * shape.d,
-                g + i * rows * shape.p, sq_norm + i, sq_norm_upper + i);
-    }
-  }
+  GhostNormShape one = shape;
+  one.batch = 1;
+  // For one position the norm is a product and its bound as good as any.
+  CertifyOrRecompute(
+      partials, shape.batch, shape.weights, RelativeError<T>(kernels, shape),
+      sq_norm, sq_norm_upper, [&](int64_t i, auto* direct, auto* direct_upper) {
+        if (shape.positions == 1) return;
+        DirectNorm(kernels, parallel, one, a + i * rows * shape.d,
+                   g + i * rows * shape.p, direct, direct_upper);
+      });
 }
 
 template void GhostNorm(const CpuKernels&, Parallel&, const GhostNormShape&,

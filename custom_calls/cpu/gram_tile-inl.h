@@ -59,11 +59,10 @@ void CopyRows(const T* x, int64_t width, Positions rows,
   }
 }
 
-// gram[0:kDotColumns] += the sums of the lanes of each vector.
+// totals[j] = the sum of the lanes of sums[j].
 template <class Acc>
-BK_INLINE void AddSums(const Vec<Acc> (&sums)[kDotColumns], bool first,
-                       double* gram) {
-  Acc totals[kDotColumns];
+BK_INLINE void SumColumns(const Vec<Acc> (&sums)[kDotColumns],
+                          Acc (&totals)[kDotColumns]) {
   if constexpr (kLanes<Acc> >= 4 && kDotColumns == 4) {
     Store(SumFour<Acc, BK_VECTOR_BYTES>(sums[0], sums[1], sums[2], sums[3]),
           totals);
@@ -71,6 +70,14 @@ BK_INLINE void AddSums(const Vec<Acc> (&sums)[kDotColumns], bool first,
 #pragma GCC unroll 8
     for (int j = 0; j < kDotColumns; ++j) totals[j] = Sum<Acc>(sums[j]);
   }
+}
+
+// gram[0:kDotColumns] += the sums of the lanes of each vector.
+template <class Acc>
+BK_INLINE void AddSums(const Vec<Acc> (&sums)[kDotColumns], bool first,
+                       double* gram) {
+  Acc totals[kDotColumns];
+  SumColumns<Acc>(sums, totals);
 #pragma GCC unroll 8
   for (int j = 0; j < kDotColumns; ++j) {
     gram[j] = (first ? 0 : gram[j]) + static_cast<double>(totals[j]);

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "custom_calls/cpu/conv_kernels.h"
+#include "custom_calls/cpu/gram_partial.h"
 #include "custom_calls/cpu/sparse_kernels.h"
 #include "custom_calls/element.h"
 #include "custom_calls/noise.h"
@@ -66,13 +67,6 @@ struct GhostPair {
   int64_t d;
   int64_t p;
   int64_t block;
-};
-
-// What a row of Gram tiles adds to <a a^T, g g^T> and to S, the sum over its
-// positions t of a bound of |a_t| |g_t|.
-struct GhostPartial {
-  double inner;
-  double bound;
 };
 
 // An example that enters the clipped sum, in the order of the batch.
@@ -142,11 +136,11 @@ template <class T>
 struct ElementKernels {
   // Tiles (I, J >= I) of the Gram matrices, where tile row I starts at
   // `first_position`.
-  GhostPartial (*ghost_tile_row)(const GhostPair<T>& pair,
-                                 int64_t first_position, double* grams,
-                                 Accumulator<T>* scratch);
+  GramPartial (*ghost_tile_row)(const GhostPair<T>& pair,
+                                int64_t first_position, double* grams,
+                                Accumulator<T>* scratch);
   // The same for T = 1, where the Gram matrices are numbers. No scratch.
-  GhostPartial (*ghost_single)(const GhostPair<T>& pair);
+  GramPartial (*ghost_single)(const GhostPair<T>& pair);
   // S = sum_t |a_t| |g_t|, not below it by more than rounding.
   double (*spread)(const GhostPair<T>& pair);
   void (*clipped_gemm_tile)(const GemmTask<T>& task, Accumulator<T>* scratch);
