@@ -14,7 +14,7 @@ namespace bk::BK_ISA {
 inline constexpr int64_t kBlockLanes = kLanes<uint32_t>;
 static_assert(kBlocksPerGroup % kBlockLanes == 0);
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__) && BK_VECTOR_BYTES == 32
 // AVX2 has no rotation, but a shuffle moves whole bytes in one step. Shuffles
 // stay within 16 bytes, so the pattern of one word repeats.
 template <int k0, int k1, int k2, int k3>
@@ -31,7 +31,7 @@ BK_INLINE Words ShuffleBytes(const Words& v) {
 
 template <int kBits>
 BK_INLINE Words RotateLeft(const Words& v) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__) && BK_VECTOR_BYTES == 32
   if constexpr (kBits == 16) return ShuffleBytes<2, 3, 0, 1>(v);
   if constexpr (kBits == 8) return ShuffleBytes<3, 0, 1, 2>(v);
 #endif

@@ -44,6 +44,11 @@ std::vector<double> SquaredSpreads(const CpuKernels& kernels,
 //    inequality. That of the second has norm at most T' sqrt(d p) 2^-150,
 //    where T' counts positions at which neither row is zero; each adds at
 //    least sqrt(d p) 2^-126 to S (RowBound): less than u S together.
+//    With tile registers, roundings are fewer whatever the order of additions,
+//    and denormal numbers are taken for zero. As in ghost_norm.cc, elements
+//    lose T' 2^-126 times sqrt(d) |g_t| + sqrt(p) |a_t|, products and sums 3 T'
+//    sqrt(d p) 2^-126, and S has at least sqrt(d p) 2^-100 for each such
+//    position: less than u S again.
 // 3. S is made from computed row norms, below the exact ones by less than
 //    0.01 %; 2 % are added for this and for the double arithmetic.
 template <class Acc>

@@ -6,8 +6,13 @@
 #include <vector>
 
 #include "custom_calls/cpu/kernels.h"
+#include "custom_calls/cpu/tile_kernels.h"
 
 namespace bk {
+
+// `base` with the kernels of tile registers for bfloat16.
+CpuKernels WithTiles(const char* name, const CpuKernels& base,
+                     const TileKernels& tiles);
 
 // Tables that this CPU can run, the best one last. Never empty.
 const std::vector<const CpuKernels*>& SupportedKernels();
@@ -18,9 +23,10 @@ struct KernelChoice {
 };
 
 // The table called `request`, or the best one when the request is null, empty,
-// unknown, or not among `supported`.
+// unknown, or not among `supported`. `why_no_amx` explains a request for "amx".
 KernelChoice ChooseKernels(const char* request,
-                           const std::vector<const CpuKernels*>& supported);
+                           const std::vector<const CpuKernels*>& supported,
+                           const std::string& why_no_amx = "");
 
 // The choice of this process, made once from the environment variable
 // BK_JAX_ISA.

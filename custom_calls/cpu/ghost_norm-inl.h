@@ -29,8 +29,19 @@ inline double OffDiagonalSum(int64_t rows, int64_t columns,
   return 2 * total;
 }
 
-// A tile on the diagonal: its diagonal counts once, what is above it twice.
+// How Gram matrices are made: by dot products of vectors.
 template <class T>
+struct DotGrams {
+  // Per feature, of the squared norm of a row that is not zero.
+  static constexpr double kFloor = kMinNormal<Accumulator<T>>;
+  static void Make(const T* x, int64_t width, Positions rows, Positions columns,
+                   Accumulator<T>* scratch, double* gram) {
+    GramTile(x, width, rows, columns, scratch, gram);
+  }
+};
+
+// A tile on the diagonal: its diagonal counts once, what is above it twice.
+template <class T, class Grams>
 GramPartial DiagonalSum(const GhostPair<T>& pair, int64_t i0, int64_t i1,
                         const double* gram_a, const double* gram_g) {
   GramPartial sum = {0, 0};
@@ -40,13 +51,14 @@ GramPartial DiagonalSum(const GhostPair<T>& pair, int64_t i0, int64_t i1,
     sum.inner += row_a[i] * row_g[i];
     sum.inner +=
         OffDiagonalSum(1, i1 - i0 - i - 1, row_a + i + 1, row_g + i + 1);
-    sum.bound += RowBound(pair.a + (i0 + i) * pair.d, pair.d, row_a[i]) *
-                 RowBound(pair.g + (i0 + i) * pair.p, pair.p, row_g[i]);
+    sum.bound +=
+        RowBound(pair.a + (i0 + i) * pair.d, pair.d, row_a[i], Grams::kFloor) *
+        RowBound(pair.g + (i0 + i) * pair.p, pair.p, row_g[i], Grams::kFloor);
   }
   return sum;
 }
 
-template <class T>
+template <class T, class Grams = DotGrams<T>>
 GramPartial GhostTileRow(const GhostPair<T>& pair, int64_t first_position,
                          double* grams, Accumulator<T>* scratch) {
   double* gram_a = grams;
@@ -56,10 +68,10 @@ GramPartial GhostTileRow(const GhostPair<T>& pair, int64_t first_position,
   GramPartial sum = {0, 0};
   for (int64_t j0 = i0; j0 < pair.positions; j0 += pair.block) {
     const int64_t j1 = Min(j0 + pair.block, pair.positions);
-    GramTile(pair.a, pair.d, {i0, i1}, {j0, j1}, scratch, gram_a);
-    GramTile(pair.g, pair.p, {i0, i1}, {j0, j1}, scratch, gram_g);
+    Grams::Make(pair.a, pair.d, {i0, i1}, {j0, j1}, scratch, gram_a);
+    Grams::Make(pair.g, pair.p, {i0, i1}, {j0, j1}, scratch, gram_g);
     if (j0 == i0) {
-      sum = DiagonalSum(pair, i0, i1, gram_a, gram_g);
+      sum = DiagonalSum<T, Grams>(pair, i0, i1, gram_a, gram_g);
     } else {
       sum.inner += OffDiagonalSum(i1 - i0, j1 - j0, gram_a, gram_g);
     }
@@ -67,22 +79,23 @@ GramPartial GhostTileRow(const GhostPair<T>& pair, int64_t first_position,
   return sum;
 }
 
-template <class T>
+template <class T, class Grams = DotGrams<T>>
 GramPartial GhostSingle(const GhostPair<T>& pair) {
   const double a = SquaredNorm(pair.a, pair.d);
   const double g = SquaredNorm(pair.g, pair.p);
-  return {a * g, RowBound(pair.a, pair.d, a) * RowBound(pair.g, pair.p, g)};
+  return {a * g, RowBound(pair.a, pair.d, a, Grams::kFloor) *
+                     RowBound(pair.g, pair.p, g, Grams::kFloor)};
 }
 
 // S = sum_t |a_t| |g_t|, not below it by more than rounding.
-template <class T>
+template <class T, class Grams = DotGrams<T>>
 double Spread(const GhostPair<T>& pair) {
   double spread = 0;
   for (int64_t t = 0; t < pair.positions; ++t) {
     GhostPair<T> single = pair;
     single.a += t * pair.d;
     single.g += t * pair.p;
-    spread += GhostSingle(single).bound;
+    spread += GhostSingle<T, Grams>(single).bound;
   }
   return spread;
 }

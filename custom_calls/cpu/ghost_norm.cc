@@ -28,9 +28,9 @@ int64_t BlockSize(const GhostNormShape& shape) {
 // over a row of a tile (lanes, tree, rest), over its rows (two additions for
 // each on the diagonal), over tiles, over weights, and the arithmetic of the
 // bound.
-double OuterRoundings(const GhostNormShape& shape) {
-  const int64_t blocks =
-      CeilDiv(shape.d, kGramDepth) + CeilDiv(shape.p, kGramDepth);
+double OuterRoundings(const GhostNormShape& shape, bool tiles_of_bfloat16) {
+  const int64_t depth = tiles_of_bfloat16 ? kTileDepth : kGramDepth;
+  const int64_t blocks = CeilDiv(shape.d, depth) + CeilDiv(shape.p, depth);
   const int64_t tiles = CeilDiv(shape.positions, BlockSize(shape));
   return static_cast<double>(blocks + 3 * kGramTile + 2 * tiles +
                              shape.weights + 32);
@@ -51,14 +51,29 @@ double OuterRoundings(const GhostNormShape& shape) {
 // 4. A_t is made from the computed diagonal, which is below the exact one by
 //    at most gamma_c relatively. As c u < 1e-4 always (c <= 140), this, the
 //    higher order terms and gamma_c - c u are less than 0.1 %; 2 % are added.
+//
+// With tile registers c counts additions in any order, and step 1 differs:
+//
+// - An element below 2^-126 is taken for zero. The entry of rows t, s loses at
+//   most 2^-126 sqrt(d) (|a_t| + |a_s|), where a row that loses something is
+//   not zero. There A_t^2 >= d 2^-100 (TileGrams::kFloor), so this is at most
+//   2^-75 A_t A_s.
+// - A product or sum below 2^-126 becomes zero: d products, and no more than
+//   2 d sums that are not just one of them. That is 3 d 2^-126 at most, hence
+//   3 2^-26 A_t A_s, and both together less than u A_t A_s as before.
 template <class T>
 double RelativeError(const CpuKernels& kernels, const GhostNormShape& shape) {
   using Acc = Accumulator<T>;
   const double u = kUnitRoundoff<Acc>;
   const int64_t lanes = LanesOf<Acc>(kernels);
-  const auto gram = static_cast<double>(GramRoundings(shape.d, lanes) +
-                                        GramRoundings(shape.p, lanes) + 2);
-  return 1.02 * (gram * u + OuterRoundings(shape) * kUnitRoundoff<double>);
+  const bool tiles = KernelsFor<T>(kernels).tiles;
+  const auto chain = [&](int64_t width) {
+    return std::max(GramRoundings(width, lanes),
+                    tiles ? TileRoundings(width) : 0);
+  };
+  const auto gram = static_cast<double>(chain(shape.d) + chain(shape.p) + 2);
+  return 1.02 *
+         (gram * u + OuterRoundings(shape, tiles) * kUnitRoundoff<double>);
 }
 
 // Runs over (example, weight, tile row) and stores one partial result for each.

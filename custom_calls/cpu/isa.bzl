@@ -1,5 +1,23 @@
 """One library per instruction set: the same bodies, other flags."""
 
+# Contraction makes a * b + c one FMA; the error bounds hold with and without it.
+_BODY_COPTS = [
+    "-O3",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+]
+
+def tile_library(name, copts = [], cpu = None, **kwargs):
+    """Defines library `name` with the kernels of tile registers, and of the vectors beside them."""
+    native.cc_library(
+        name = name,
+        srcs = [name + ".cc"],
+        copts = copts + _BODY_COPTS,
+        target_compatible_with = ["@platforms//cpu:" + cpu] if cpu else [],
+        deps = [":tile_bodies"],
+        **kwargs
+    )
+
 def isa_library(name, vector_bytes, copts = [], cpu = None):
     """Defines library `name` with the table of an instruction set, and `name`_noise with its noise bodies."""
     common = {
@@ -43,6 +61,7 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
             "ghost_norm-inl.h",
             "gram_tile-inl.h",
             "outer_product-inl.h",
+            "pixel_lines-inl.h",
             "product-inl.h",
             "row_norms-inl.h",
             "table-inl.h",
@@ -51,12 +70,7 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
             "weighted_sum-inl.h",
             "wide-inl.h",
         ],
-        # Contraction makes a * b + c one FMA; the error bounds hold with and without it.
-        copts = copts + [
-            "-O3",
-            "-ffp-contract=fast",
-            "-fno-math-errno",
-        ],
+        copts = copts + _BODY_COPTS,
         target_compatible_with = common["target_compatible_with"],
         deps = common["deps"] + [":" + name + "_noise"],
     )

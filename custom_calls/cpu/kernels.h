@@ -152,6 +152,9 @@ struct ElementKernels {
   void (*gaussian)(const GaussianTask<T>& task);
   SparseKernels<T> sparse;
   ConvKernels<T> conv;
+  // Whether products are made by tile registers, which add in an order of their
+  // own and take denormal numbers for zero: see tile_kernels.h.
+  bool tiles = false;
 };
 
 struct CpuKernels {

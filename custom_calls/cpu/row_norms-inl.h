@@ -49,10 +49,11 @@ template <>
 inline constexpr double kMinNormal<double> = 0x1p-1022;
 
 // An upper bound of |x|, given its squared norm as computed. A row that is not
-// zero has at least width * kMinNormal, which covers all absolute (underflow)
+// zero has at least width * floor, which covers all absolute (underflow)
 // errors of Gram entries, see ghost_norm.cc; a zero row is exactly 0.
 template <class T>
-double RowBound(const T* x, int64_t width, double sq_norm) {
+double RowBound(const T* x, int64_t width, double sq_norm,
+                double floor = kMinNormal<Accumulator<T>>) {
   using Acc = Accumulator<T>;
   if (sq_norm == 0) {
     bool zero = true;
@@ -63,7 +64,7 @@ double RowBound(const T* x, int64_t width, double sq_norm) {
     }
     if (zero) return 0;
   }
-  return __builtin_sqrt(sq_norm + static_cast<double>(width) * kMinNormal<Acc>);
+  return __builtin_sqrt(sq_norm + static_cast<double>(width) * floor);
 }
 
 }  // namespace bk::BK_ISA

@@ -55,7 +55,7 @@ void ExpectExact(const CpuKernels& kernels, const ClippedGemmShape& shape,
 }
 
 class ClippedGemmTest : public IsaTest {};
-BK_INSTANTIATE_FOR_EACH_ISA(ClippedGemmTest);
+BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(ClippedGemmTest);
 
 // Around micro-tiles (6 or 8 rows; 4 to 48 columns), and empty ones.
 TEST_P(ClippedGemmTest, ExactOnSmallIntegers) {

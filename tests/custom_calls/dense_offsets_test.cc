@@ -17,7 +17,7 @@ class DenseOffsetsTest : public IsaTest {
  protected:
   FarItems last_item_;
 };
-BK_INSTANTIATE_FOR_EACH_ISA(DenseOffsetsTest);
+BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(DenseOffsetsTest);
 
 // One tile, so that the last item of a loop is the whole last example.
 constexpr int64_t kNarrow = 40;

@@ -29,7 +29,7 @@ struct Norms {
 };
 
 class DirectNormTest : public IsaTest {};
-BK_INSTANTIATE_FOR_EACH_ISA(DirectNormTest);
+BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(DirectNormTest);
 
 // Around micro-tiles, strips (96), tiles (192) and blocks (320 positions).
 TEST_P(DirectNormTest, ExactOnSmallIntegers) {

@@ -1,8 +1,10 @@
 #include "custom_calls/cpu/dispatch.h"
 
+#include <cerrno>
 #include <string>
 #include <vector>
 
+#include "custom_calls/cpu/amx_support.h"
 #include "gtest/gtest.h"
 
 namespace bk {
@@ -31,6 +33,42 @@ TEST(DispatchTest, ExplainsARequestItCanNotFollow) {
   EXPECT_EQ(choice.kernels, &kNew);
   EXPECT_EQ(choice.note,
             "BK_JAX_ISA=newer is not available here (old, new): using new");
+}
+
+TEST(DispatchTest, SaysWhyThereIsNoAmx) {
+  EXPECT_EQ(ChooseKernels("amx", kBoth, "the CPU has no AMX-TILE").note,
+            "BK_JAX_ISA=amx is not available here (old, new), as the CPU has "
+            "no AMX-TILE: using new");
+  EXPECT_EQ(ChooseKernels("newer", kBoth, "the CPU has no AMX-TILE").note,
+            "BK_JAX_ISA=newer is not available here (old, new): using new");
+}
+
+TEST(DispatchTest, AmxNeedsCpuAndSystem) {
+  AmxFacts facts;
+  EXPECT_EQ(WhyNoAmx(facts), "the CPU has no AMX-TILE");
+  facts.tile = true;
+  EXPECT_EQ(WhyNoAmx(facts), "the CPU has no AMX-BF16");
+  facts.bf16 = true;
+  EXPECT_EQ(WhyNoAmx(facts), "the CPU's tiles are smaller than 16 x 64");
+  facts.whole_tiles = true;
+  EXPECT_EQ(WhyNoAmx(facts), "the operating system does not save tiles (XCR0)");
+  facts.saved = true;
+  EXPECT_EQ(WhyNoAmx(facts), "");
+  facts.permission = ENOSPC;
+  EXPECT_EQ(WhyNoAmx(facts),
+            "arch_prctl(ARCH_REQ_XCOMP_PERM): No space left "
+            "on device");
+}
+
+TEST(DispatchTest, AmxIsThereWhereItCanBeUsed) {
+  const std::string best = SupportedKernels().back()->name;
+  if (best == "amx") {
+    EXPECT_TRUE(SupportedKernels().back()->bf16.tiles);
+    EXPECT_EQ(SupportedKernels().back()->f32.ghost_tile_row,
+              SupportedKernels().end()[-2]->f32.ghost_tile_row);
+  } else {
+    EXPECT_FALSE(best == "avx512" && WhyNoAmx(FindAmxFacts()).empty());
+  }
 }
 
 TEST(DispatchTest, BaselineIsAlwaysThereAndTablesAreComplete) {

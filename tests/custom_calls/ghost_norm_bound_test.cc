@@ -31,7 +31,7 @@ struct Bound {
 };
 
 class GhostNormBoundTest : public IsaTest {};
-BK_INSTANTIATE_FOR_EACH_ISA(GhostNormBoundTest);
+BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(GhostNormBoundTest);
 
 TEST_P(GhostNormBoundTest, NeverBelowOnCancellingData) {
   ForEachElementType([&](auto element) {

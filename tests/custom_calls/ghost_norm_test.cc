@@ -32,7 +32,7 @@ const int64_t kWidths[] = {0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33};
 const int64_t kPositions[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 47, 48, 49, 97};
 
 class GhostNormTest : public IsaTest {};
-BK_INSTANTIATE_FOR_EACH_ISA(GhostNormTest);
+BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(GhostNormTest);
 
 TEST_P(GhostNormTest, ExactOnSmallIntegers) {
   ForEachElementType([&](auto element) {

@@ -42,7 +42,7 @@ struct Gradients {
 };
 
 class PerSampleGradTest : public IsaTest {};
-BK_INSTANTIATE_FOR_EACH_ISA(PerSampleGradTest);
+BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(PerSampleGradTest);
 
 // Around micro-tiles, strips (96), tiles (192 x 384) and blocks (320
 // positions).

@@ -102,6 +102,33 @@ TEST_P(ScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
   }
 }
 
+// The same for bfloat16 in tiles.
+TEST(TileScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
+  constexpr int64_t kLimit = 1 << 20, kPositions = 390;
+  const GhostNormShape shape = {1, 1, kPositions, 300, 300};
+  const ClippedGemmShape gemm = {1, 1, kPositions, 300, 300};
+  SerialParallel serial;
+  Random random;
+  const auto a = Integers<BFloat16>(random, kPositions * 300);
+  Array<float> sum(int64_t{300} * 300);
+  float factor = 1, norm = 0, upper = 0;
+  EXPECT_LT(AllocatedBy([&] {
+              GhostNorm(SoftTiles(), serial, shape, a.data(), a.data(), &norm,
+                        &upper);
+            }),
+            kLimit);
+  EXPECT_LT(AllocatedBy([&] {
+              DirectNorm(SoftTiles(), serial, shape, a.data(), a.data(), &norm,
+                         &upper);
+            }),
+            kLimit);
+  EXPECT_LT(AllocatedBy([&] {
+              ClippedGemm(SoftTiles(), serial, gemm, a.data(), &factor,
+                          a.data(), sum.data());
+            }),
+            kLimit);
+}
+
 // The operands have 8 MB.
 TEST_P(ScratchTest, OfConvolutionsIsOneMegabytePerThread) {
   constexpr int64_t kLimit = 1 << 20;

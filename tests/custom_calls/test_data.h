@@ -87,11 +87,29 @@ class IsaTest : public testing::TestWithParam<const CpuKernels*> {
   Random random_{20221001};
 };
 
-#define BK_INSTANTIATE_FOR_EACH_ISA(Suite)                                    \
-  INSTANTIATE_TEST_SUITE_P(Isa, Suite, testing::ValuesIn(SupportedKernels()), \
-                           [](const auto& parameter) {                        \
-                             return std::string(parameter.param->name);       \
+// Tiles in ordinary code, beside the vectors of any CPU.
+inline const CpuKernels& SoftTiles() {
+  static const CpuKernels table =
+      WithTiles("soft_tiles", kBaselineKernels, kSoftTileKernels);
+  return table;
+}
+
+inline std::vector<const CpuKernels*> SupportedAndSoftTiles() {
+  std::vector<const CpuKernels*> tables = SupportedKernels();
+  tables.push_back(&SoftTiles());
+  return tables;
+}
+
+#define BK_INSTANTIATE_FOR_TABLES(Suite, tables)                        \
+  INSTANTIATE_TEST_SUITE_P(Isa, Suite, testing::ValuesIn(tables),       \
+                           [](const auto& parameter) {                  \
+                             return std::string(parameter.param->name); \
                            })
+#define BK_INSTANTIATE_FOR_EACH_ISA(Suite) \
+  BK_INSTANTIATE_FOR_TABLES(Suite, SupportedKernels())
+// For kernels that use tiles.
+#define BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(Suite) \
+  BK_INSTANTIATE_FOR_TABLES(Suite, SupportedAndSoftTiles())
 
 // Splits items over threads in an order that no pool would choose: thread k
 // takes items k, k + threads, ... one by one, from the last to the first.
