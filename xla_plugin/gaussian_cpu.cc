@@ -1,15 +1,13 @@
 // Handlers of bk_gaussian and bk_chacha_bits on the CPU.
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "custom_calls/cpu/dispatch.h"
 #include "custom_calls/cpu/gaussian.h"
 #include "xla_plugin/ffi_helpers.h"
 #include "xla_plugin/handlers.h"
+#include "xla_plugin/noise_checks.h"
 
 namespace bk {
 namespace {
@@ -17,48 +15,10 @@ namespace {
 constexpr char kGaussian[] = "bk_gaussian";
 constexpr char kChacha[] = "bk_chacha_bits";
 
-// A word of the nonce: an attribute, because it is known when a program is
-// traced and the same on every device.
-absl::Status ReadWord(const OperandName& name, const ffi::Dictionary& attrs,
-                      uint32_t& word) {
-  const auto value = attrs.get<int64_t>(name.operand);
-  if (!value.has_value()) {
-    return Mismatch(name, "an integer attribute", "none");
-  }
-  if (*value < 0 || *value > std::numeric_limits<uint32_t>::max()) {
-    return Mismatch(name, "0 <= value < 2^32", absl::StrCat(*value));
-  }
-  word = static_cast<uint32_t>(*value);
-  return absl::OkStatus();
-}
-
 absl::Status ReadKey(const OperandName& name, const ffi::AnyBuffer& key,
                      NoiseStream& stream) {
   BK_RETURN_IF_ERROR(CheckShape(name, key, ffi::U32, {kKeyWords}));
   std::copy_n(Data<const uint32_t>(key), kKeyWords, stream.key);
-  return absl::OkStatus();
-}
-
-// start + size <= whole in every dimension, and positions fit into 63 bits.
-// An overlap would use noise twice, so nothing is clamped.
-absl::Status CheckBlock(const std::vector<int64_t>& size,
-                        const std::vector<int64_t>& start,
-                        const std::vector<int64_t>& whole) {
-  int64_t elements = 1;
-  for (size_t k = 0; k < size.size(); ++k) {
-    if (start[k] < 0 || start[k] > whole[k] - size[k]) {
-      return Mismatch(
-          {kGaussian, "start"},
-          absl::StrCat("a block of size (", absl::StrJoin(size, ","),
-                       ") within whole=(", absl::StrJoin(whole, ","), ")"),
-          absl::StrCat("(", absl::StrJoin(start, ","), ")"));
-    }
-    if (__builtin_mul_overflow(elements, std::max<int64_t>(whole[k], 1),
-                               &elements)) {
-      return Mismatch({kGaussian, "whole"}, "less than 2^63 elements",
-                      absl::StrCat("(", absl::StrJoin(whole, ","), ")"));
-    }
-  }
   return absl::OkStatus();
 }
 
@@ -70,7 +30,7 @@ ffi::Error GaussianImpl(ffi::ThreadPool pool, ffi::AnyBuffer x,
     NoiseStream stream = {};
     stream.domain = kNoiseDomain;
     BK_RETURN_IF_ERROR(
-        ReadWord({kGaussian, "stream"}, attributes, stream.stream));
+        ReadNoiseWord({kGaussian, "stream"}, attributes, stream.stream));
     const auto whole = attributes.get<ffi::Span<const int64_t>>("whole");
     if (!whole.has_value()) {
       return Mismatch({kGaussian, "whole"}, "an attribute of int64 sizes",
@@ -89,9 +49,9 @@ ffi::Error ChachaBitsImpl(ffi::ThreadPool pool, ffi::AnyBuffer key,
   return RunHandler(kChacha, [&]() -> absl::Status {
     NoiseStream stream = {};
     BK_RETURN_IF_ERROR(
-        ReadWord({kChacha, "stream"}, attributes, stream.stream));
+        ReadNoiseWord({kChacha, "stream"}, attributes, stream.stream));
     BK_RETURN_IF_ERROR(
-        ReadWord({kChacha, "domain"}, attributes, stream.domain));
+        ReadNoiseWord({kChacha, "domain"}, attributes, stream.domain));
     FfiScheduler scheduler(pool);
     ParallelFor parallel(scheduler);
     return RunChachaBits(parallel, stream, key, *words);
@@ -107,19 +67,12 @@ absl::Status RunGaussian(Parallel& parallel, NoiseStream stream,
   const auto dims = x.dimensions();
   const std::vector<int64_t> size(dims.begin(), dims.end());
   const auto rank = static_cast<int64_t>(size.size());
-  BK_RETURN_IF_ERROR(ReadKey({kGaussian, "key"}, key, stream));
-  BK_RETURN_IF_ERROR(CheckShape({kGaussian, "stddev"}, stddev,
-                                AccumulatorType(x.element_type()), {}));
-  BK_RETURN_IF_ERROR(CheckShape({kGaussian, "start"}, start, ffi::S32, {rank}));
   BK_RETURN_IF_ERROR(
-      CheckShape({kGaussian, "out"}, out, x.element_type(), size));
-  if (whole.size() != size.size()) {
-    return Mismatch({kGaussian, "whole"}, absl::StrCat(rank, " sizes"),
-                    absl::StrCat(whole.size()));
-  }
+      CheckGaussian(kGaussian, whole, x, key, stddev, start, out));
+  BK_RETURN_IF_ERROR(ReadKey({kGaussian, "key"}, key, stream));
   const auto* first = Data<const int32_t>(start);
   const std::vector<int64_t> offsets(first, first + rank);
-  BK_RETURN_IF_ERROR(CheckBlock(size, offsets, whole));
+  BK_RETURN_IF_ERROR(CheckBlock(kGaussian, size, offsets, whole));
   const BlockShape shape = {rank, size.data(), offsets.data(), whole.data()};
   return DispatchFloat({kGaussian, "x"}, x.element_type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;

@@ -3,6 +3,10 @@
 The C++ module `bk_jax._cpu` is looked for once, when first needed. What went wrong, if anything, is kept
 for `bk_jax.diagnose()`, and the first operation that would have used the library warns once. Set
 `BK_JAX_NATIVE=0` to do without it on purpose (no warning then).
+
+`bk_jax._cuda`, the same calls for GPUs, is used where it was built and a CUDA device is there. With
+`BK_JAX_CUDA=1` it is registered without a device as well, so that programs can be lowered for one; with
+`BK_JAX_CUDA=0` never.
 """
 
 from __future__ import annotations
@@ -16,6 +20,9 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+
+from bk_jax._compat import struct_like
+from bk_jax.manual import vary_together
 
 TARGETS = (
     "bk_ghost_norm",
@@ -37,6 +44,10 @@ TARGETS = (
 REBUILD = (
     "Build it with `make setup` in a checkout, or reinstall with "
     "`pip install --force-reinstall bk_jax`."
+)
+BUILD_CUDA = (
+    "In a checkout, with a CUDA toolkit: "
+    "`python tools/build_native.py --cuda --into python/bk_jax`."
 )
 
 
@@ -78,6 +89,26 @@ def _register(module: Any) -> Library:
 
 
 @functools.cache
+def cuda_library() -> Library:
+    """The same for GPUs; `problem` says why it is not in use."""
+    wish = os.environ.get("BK_JAX_CUDA", "auto")
+    if wish == "0" or os.environ.get("BK_JAX_NATIVE", "1") == "0":
+        name = "BK_JAX_CUDA" if wish == "0" else "BK_JAX_NATIVE"
+        return Library(None, (), f"switched off by {name}=0", switched_off=True)
+    try:
+        module = importlib.import_module("bk_jax._cuda")
+    except ImportError as error:
+        return Library(None, (), f"bk_jax._cuda could not be imported ({error}). {BUILD_CUDA}")
+    problem = module.device_problem()
+    if problem and wish != "1":
+        return Library(None, (), f"bk_jax._cuda finds no device ({problem}).")
+    capsules = module.registrations()
+    for name, capsule in capsules.items():
+        jax.ffi.register_ffi_target(name, capsule, platform="CUDA")
+    return Library(module, tuple(capsules), problem)
+
+
+@functools.cache
 def _warn_once() -> None:
     warnings.warn(
         f"bk_jax runs without its native library, with slower pure-JAX code: {library().problem}",
@@ -112,10 +143,27 @@ def call(
     """
     shared, given = tuple((aliases or {}).items()), tuple((shapes or {}).items())
     form = _Form(target, tuple(results), shared, given, tuple(attributes.items()))
-    branches = _branches(twin, form)
-    if not available(target):
+    platforms: list[tuple[str, int]] = []
+    if available(target):
+        platforms.append(("cpu", 0))
+    if target in cuda_library().targets:
+        platforms.append(("cuda", _workspace_bytes(form, operands)))
+    operands = tuple(vary_together(operands))
+    branches = _branches(twin, form, tuple(platforms))
+    if not platforms:
         return branches["default"](*operands)
     return jax.lax.platform_dependent(*operands, **branches)
+
+
+def _workspace_bytes(form: _Form, operands: Sequence[jax.Array]) -> int:
+    """Bytes that the call has on a GPU as an additional result; 0: it has none."""
+    module = cuda_library().module
+    assert module is not None
+    numbers = {name: value for name, value in form.attributes if isinstance(value, int | tuple)}
+    lists = {name: list(v) if isinstance(v, tuple) else [v] for name, v in numbers.items()}
+    shapes = [list(x.shape) for x in operands]
+    width = form.results[0].dtype.itemsize
+    return int(module.workspace_bytes(form.target, shapes, width, lists))
 
 
 def _attribute(value: Any) -> Any:
@@ -135,22 +183,29 @@ class _Form(NamedTuple):
 
 @functools.cache
 def _branches(
-    twin: Callable[..., Any], form: _Form
+    twin: Callable[..., Any], form: _Form, platforms: tuple[tuple[str, int], ...]
 ) -> dict[str, Callable[..., tuple[jax.Array, ...]]]:
     """What runs on which platform; the same objects for the same call, so that JAX traces them once."""
-
-    def native(*operands: jax.Array) -> tuple[jax.Array, ...]:
-        run = jax.ffi.ffi_call(
-            form.target,
-            list(form.results),
-            vmap_method="sequential",
-            input_output_aliases=dict(form.aliases),
-        )
-        shapes = dict(form.shapes)
-        given = [x.reshape(shapes.get(i, x.shape)) for i, x in enumerate(operands)]
-        return tuple(run(*given, **{name: _attribute(value) for name, value in form.attributes}))
 
     def portable(*operands: jax.Array) -> tuple[jax.Array, ...]:
         return tuple(twin(*operands, **dict(form.attributes)))
 
-    return {"cpu": native, "default": portable}
+    calls = {name: functools.partial(_native_call, form, bytes_) for name, bytes_ in platforms}
+    return {**calls, "default": portable}
+
+
+def _native_call(form: _Form, workspace: int, *operands: jax.Array) -> tuple[jax.Array, ...]:
+    """The custom call; with `workspace` bytes as a last result that nobody sees."""
+    results = [struct_like(result, operands[0]) for result in form.results]
+    if workspace > 0:
+        results.append(struct_like(jax.ShapeDtypeStruct((workspace,), np.uint8), operands[0]))
+    run = jax.ffi.ffi_call(
+        form.target,
+        results,
+        vmap_method="sequential",
+        input_output_aliases=dict(form.aliases),
+    )
+    shapes = dict(form.shapes)
+    given = [x.reshape(shapes.get(i, x.shape)) for i, x in enumerate(operands)]
+    found = run(*given, **{name: _attribute(value) for name, value in form.attributes})
+    return tuple(found[: len(form.results)])

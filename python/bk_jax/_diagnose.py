@@ -35,6 +35,7 @@ def report() -> str:
         ("python", f"{platform.python_version()} on {platform.machine()}"),
         ("devices", ", ".join(str(device) for device in jax.devices())),
         *_native_rows(_native.library()),
+        ("on GPUs", _cuda_text(_native.cuda_library())),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
@@ -54,3 +55,11 @@ def _native_rows(library: _native.Library) -> list[tuple[str, str]]:
         ("custom calls", ", ".join(f"{name} (cpu)" for name in library.targets)),
         ("instruction set", f"{isa}; {note}" if note else isa),
     ]
+
+
+def _cuda_text(library: _native.Library) -> str:
+    """One line about the calls for GPUs."""
+    if library.module is None:
+        return f"pure JAX: {library.problem}"
+    calls = f"{len(library.targets)} of {len(_native.TARGETS)} custom calls are native"
+    return f"{calls}; no device: {library.problem}" if library.problem else calls

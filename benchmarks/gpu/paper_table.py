@@ -1,0 +1,138 @@
+"""The paper's table of one A100: largest batch, throughput and ratios, measured on the GPU at hand.
+
+    bazel run --config=cuda //benchmarks/gpu:paper_table [-- --models gpt2 --dtype bfloat16]
+
+Each (model, method) runs in this process: the batch grows until memory does not suffice, then the
+step with the largest batch is timed. Beside it stand the numbers that the paper printed (PyTorch,
+A100 with 40 GB).
+Without a GPU it says so and does nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import bk_jax
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
+import step_models
+
+# Largest batch and examples per second in the paper's table "GPT max throughput".
+PRINTED = {
+    "gpt2": {"auto": (149, 316), "none": (157, 393), "ghost_clip": (156, 242), "opacus": (43, 139)},
+    "gpt2-medium": {
+        "auto": (69, 141),
+        "none": (70, 172),
+        "ghost_clip": (70, 104),
+        "opacus": (15, 49),
+    },
+    "gpt2-large": {"auto": (29, 70), "none": (29, 85), "ghost_clip": (29, 50), "opacus": (5, 16)},
+    "roberta-large": {
+        "auto": (41, 86),
+        "none": (51, 114),
+        "ghost_clip": (48, 64),
+        "opacus": (16, 50),
+    },
+    "beit-large": {"auto": (96, 127), "none": (98, 169), "ghost_clip": (95, 93), "opacus": (5, 3)},
+}
+TASKS: dict[str, Callable[[int], step_models.Task]] = {
+    "gpt2": lambda batch: step_models.make("gpt2", batch=batch, length=100),
+    "gpt2-medium": lambda batch: step_models.make("gpt2_medium", batch=batch, length=100),
+    "gpt2-large": lambda batch: step_models.make("gpt2_large", batch=batch, length=100),
+    "roberta-large": lambda batch: step_models.make("roberta_large", batch=batch, length=256),
+    "beit-large": lambda batch: step_models.make("beit_large", batch=batch),
+}
+
+
+class Result(NamedTuple):
+    """The largest batch that fits, and examples per second with it."""
+
+    batch: int
+    throughput: float
+
+
+def step_of(task: step_models.Task, method: str) -> Callable[..., Any]:
+    if method == "none":
+        return jax.value_and_grad(task.loss)
+    return bk_jax.clipped_value_and_grad(task.loss, method=method)
+
+
+def seconds(model: str, method: str, batch: int, dtype: Any, repeats: int) -> float | None:
+    """The median time of a step, or nothing if memory does not suffice."""
+    task = TASKS[model](batch)
+    params = jax.tree.map(lambda x: jnp.asarray(x, dtype), task.params)
+    try:
+        step = jax.jit(step_of(task, method)).lower(params, task.batch).compile()
+        times = []
+        for _ in range(repeats + 1):
+            start = time.perf_counter()
+            jax.block_until_ready(step(params, task.batch))
+            times.append(time.perf_counter() - start)
+        return statistics.median(times[1:])  # the first one warms up
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return None
+
+
+def largest(model: str, method: str, dtype: Any) -> Result | None:
+    """Doubles the batch until it does not fit, then halves the interval."""
+
+    def fits(batch: int) -> bool:
+        return seconds(model, method, batch, dtype, 1) is not None
+
+    good, bad = 0, 1
+    while fits(bad):
+        good, bad = bad, 2 * bad
+    while bad - good > max(1, good // 16):
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    time_ = seconds(model, method, good, dtype, 10) if good else None
+    return Result(good, good / time_) if time_ else None
+
+
+def print_model(model: str, dtype: Any) -> None:
+    found = {method: largest(model, method, dtype) for method in PRINTED[model]}
+    ours = found["auto"]
+    for method, result in found.items():
+        batch, throughput = PRINTED[model][method]
+        here = (
+            "does not fit | |" if result is None else f"{result.batch} | {result.throughput:.1f} |"
+        )
+        ratio = f"{ours.throughput / result.throughput:.2f}" if ours and result else ""
+        printed = f"{batch} | {throughput} | {PRINTED[model]['auto'][1] / throughput:.2f}"
+        print(f"| {model} | {method} | {here} {ratio} | {printed} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--dtype", default="float32", help="of parameters and activations")
+    arguments = parser.parse_args()
+    try:
+        device = jax.devices("gpu")[0]
+    except RuntimeError as error:
+        print(f"paper_table: skipped, no GPU for JAX: {error}")
+        return
+    print(f"{device.device_kind}, jax {jax.__version__}, {arguments.dtype}, no noise\n")
+    bk_jax.diagnose()
+    print(
+        "\n| model | method | largest batch | examples / s | auto is so many times as fast "
+        "| paper: batch | examples / s | ratio |"
+    )
+    print("|---" * 8 + "|")
+    for model in arguments.models:
+        print_model(model, jnp.dtype(arguments.dtype))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+// One block for each (weight, 64 x 64 tile of the sum, share of the rows).
+// Where the factor comes in depends on the operands:
+//
+//   16-bit elements, T >= kLongExample | each example is multiplied as it is,
+//   and
+//                                      | its product is scaled when it is
+//                                      added: | nothing is rounded to 16 bits
+//                                      again
+//   all others                         | rows are scaled in float or double
+//   while
+//                                      | they are loaded, and then belong to
+//                                      one | long product over all examples
+//
+// A sum of few tiles is cut into shares of the rows, so that there are enough
+// blocks; a second kernel adds the shares in their order. How many there are is
+// a function of the shape, so the bits do not depend on the GPU.
+#include "custom_calls/cuda/clipped_gemm.h"
+#include "custom_calls/cuda/product.cuh"
+
+namespace bk::cuda {
+namespace {
+
+constexpr int64_t kLongExample = 24;  // positions
+constexpr int64_t kEnoughBlocks = 512;
+constexpr int64_t kMaxShares = 16;
+constexpr int64_t kMinRows = 256;  // of a share
+constexpr int kAddThreads = 256;
+
+int64_t Tiles(const ClippedGemmShape& shape) {
+  return CeilDiv(shape.m, kTile) * CeilDiv(shape.n, kTile);
+}
+
+int64_t Shares(const ClippedGemmShape& shape) {
+  const int64_t blocks = shape.weights * Tiles(shape);
+  if (blocks == 0) return 1;
+  const int64_t rows = CeilDiv(shape.batch * shape.positions, kMinRows);
+  const int64_t wanted = CeilDiv(kEnoughBlocks, blocks);
+  const int64_t most = rows < kMaxShares ? rows : kMaxShares;
+  return wanted < most ? wanted : (most > 0 ? most : 1);
+}
+
+// Rows of one weight over all examples: row r is position r % T of example
+// r / T. Those of examples with the factor 0 are absent.
+template <class T>
+struct ScaledRows {
+  const T* first;  // of this weight of example 0
+  const Accumulator<T>* factor;
+  int64_t positions, example_stride, width;
+  __device__ const T* Row(int64_t r) const {
+    const int64_t i = r / positions;
+    if (factor[i] == 0) return nullptr;
+    return first + i * example_stride + r % positions * width;
+  }
+  __device__ Accumulator<T> Scale(int64_t r) const {
+    return factor[r / positions];
+  }
+};
+
+// Which tile an item is.
+struct GemmItem {
+  int64_t weight, row, column, begin, end;  // examples, or rows
+  int64_t out;                              // offset of its [m, n]
+};
+
+__device__ GemmItem ItemOf(const ClippedGemmShape& shape, int64_t shares,
+                           int64_t length, int64_t item) {
+  const int64_t columns = CeilDiv(shape.n, kTile);
+  const int64_t tiles = columns * CeilDiv(shape.m, kTile);
+  const int64_t share = item / tiles % shares;
+  const int64_t weight = item / tiles / shares;
+  const int64_t part = CeilDiv(length, shares);
+  const int64_t begin = share * part < length ? share * part : length;
+  const int64_t end = begin + part < length ? begin + part : length;
+  return {weight,
+          item % tiles / columns * kTile,
+          item % columns * kTile,
+          begin,
+          end,
+          (share * shape.weights + weight) * shape.m * shape.n};
+}
+
+template <class E, class Acc>
+__device__ void Finish(const ClippedGemmShape& shape, const GemmItem& item,
+                       bool add, const Acc (&sums)[kSums],
+                       ProductShared<E>& shared, Acc* out) {
+  E::Store(sums, shared.tile);
+  __syncthreads();
+  CopyTile(shared.tile, item.row, shape.m, item.column, shape.n, add,
+           out + item.out);
+  __syncthreads();
+}
+
+// Examples as they are, their products scaled.
+template <class T, class E>
+__global__ void __launch_bounds__(kThreads)
+    ScaledProductsKernel(ClippedGemmShape shape, int64_t shares, const T* lhs,
+                         const float* factor, const T* rhs, bool add,
+                         float* out) {
+  BK_SHARED(ProductShared<E>, shared);
+  const bool left_aligned = IsAligned(lhs, shape.m);
+  const bool right_aligned = IsAligned(rhs, shape.n);
+  const int64_t items = shape.weights * shares * CeilDiv(shape.m, kTile) *
+                        CeilDiv(shape.n, kTile);
+  for (int64_t number = blockIdx.x; number < items; number += gridDim.x) {
+    const GemmItem item = ItemOf(shape, shares, shape.batch, number);
+    float sums[kSums] = {};
+    for (int64_t i = item.begin; i < item.end; ++i) {
+      if (factor[i] == 0) continue;
+      const int64_t t0 = (i * shape.weights + item.weight) * shape.positions;
+      const int64_t t1 = t0 + shape.positions;
+      AddProduct<E, false>(
+          PlainRows<T>{lhs, shape.m}, PlainRows<T>{rhs, shape.n},
+          {t0, t1, item.row, shape.m}, {t0, t1, item.column, shape.n},
+          left_aligned, right_aligned, factor[i], shared.pieces, sums);
+    }
+    Finish<E>(shape, item, add, sums, shared, out);
+  }
+}
+
+// Rows of all examples in one product, scaled while they are loaded.
+template <class T, class E>
+__global__ void __launch_bounds__(kThreads)
+    ScaledRowsKernel(ClippedGemmShape shape, int64_t shares, const T* lhs,
+                     const Accumulator<T>* factor, const T* rhs, bool add,
+                     Accumulator<T>* out) {
+  BK_SHARED(ProductShared<E>, shared);
+  const bool left_aligned = IsAligned(lhs, shape.m);
+  const bool right_aligned = IsAligned(rhs, shape.n);
+  const int64_t items = shape.weights * shares * CeilDiv(shape.m, kTile) *
+                        CeilDiv(shape.n, kTile);
+  for (int64_t number = blockIdx.x; number < items; number += gridDim.x) {
+    const GemmItem item =
+        ItemOf(shape, shares, shape.batch * shape.positions, number);
+    const int64_t rows = shape.weights * shape.positions;
+    const int64_t first = item.weight * shape.positions;
+    const ScaledRows<T> left = {lhs + first * shape.m, factor, shape.positions,
+                                rows * shape.m, shape.m};
+    const ScaledRows<T> right = {rhs + first * shape.n, factor, shape.positions,
+                                 rows * shape.n, shape.n};
+    Accumulator<T> sums[kSums] = {};
+    AddProduct<E, true>(left, right, {item.begin, item.end, item.row, shape.m},
+                        {item.begin, item.end, item.column, shape.n},
+                        left_aligned, right_aligned, 1, shared.pieces, sums);
+    Finish<E>(shape, item, add, sums, shared, out);
+  }
+}
+
+// out (+)= sum of `shares` arrays of `size` elements, in their order.
+template <class Acc>
+__global__ void __launch_bounds__(kAddThreads)
+    AddSharesKernel(int64_t shares, int64_t size, const Acc* parts, bool add,
+                    Acc* out) {
+  const int64_t chunks = CeilDiv(size, kAddThreads);
+  for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+    const int64_t k = chunk * kAddThreads + threadIdx.x;
+    if (k >= size) continue;
+    Acc sum = 0;
+    for (int64_t share = 0; share < shares; ++share) {
+      sum += parts[share * size + k];
+    }
+    out[k] = add ? out[k] + sum : sum;
+  }
+}
+
+template <class T>
+cudaError_t LaunchProducts(const ClippedGemmShape& shape, int64_t shares,
+                           const T* lhs, const Accumulator<T>* factor,
+                           const T* rhs, bool add, Accumulator<T>* out,
+                           cudaStream_t stream) {
+  const int64_t items = shape.weights * shares * Tiles(shape);
+  if constexpr (sizeof(T) == 2) {
+    if (shape.positions >= kLongExample) {
+      return Launch(ScaledProductsKernel<T, Engine<T>>, items, kThreads, stream,
+                    shape, shares, lhs, factor, rhs, add, out);
+    }
+  }
+  return Launch(ScaledRowsKernel<T, Engine<Accumulator<T>>>, items, kThreads,
+                stream, shape, shares, lhs, factor, rhs, add, out);
+}
+
+}  // namespace
+
+int64_t ClippedGemmWorkspaceBytes(const ClippedGemmShape& shape,
+                                  int64_t accumulator_bytes) {
+  const int64_t shares = Shares(shape);
+  if (shares == 1) return 0;
+  return shares * shape.weights * shape.m * shape.n * accumulator_bytes;
+}
+
+template <class T>
+cudaError_t ClippedGemm(const ClippedGemmShape& shape, const T* lhs,
+                        const Accumulator<T>* factor, const T* rhs,
+                        bool accumulate, void* workspace, Accumulator<T>* out,
+                        cudaStream_t stream) {
+  const int64_t shares = Shares(shape);
+  if (shares == 1) {
+    return LaunchProducts(shape, shares, lhs, factor, rhs, accumulate, out,
+                          stream);
+  }
+  auto* parts = static_cast<Accumulator<T>*>(workspace);
+  BK_RETURN_IF_CUDA_ERROR(
+      LaunchProducts(shape, shares, lhs, factor, rhs, false, parts, stream));
+  const int64_t size = shape.weights * shape.m * shape.n;
+  return Launch(AddSharesKernel<Accumulator<T>>, CeilDiv(size, kAddThreads),
+                kAddThreads, stream, shares, size, parts, accumulate, out);
+}
+
+#define BK_INSTANTIATE(T)                                                 \
+  template cudaError_t ClippedGemm(const ClippedGemmShape&, const T*,     \
+                                   const Accumulator<T>*, const T*, bool, \
+                                   void*, Accumulator<T>*, cudaStream_t);
+BK_INSTANTIATE(float)
+BK_INSTANTIATE(BFloat16)
+BK_INSTANTIATE(Float16)
+BK_INSTANTIATE(double)
+
+}  // namespace bk::cuda

@@ -1,0 +1,26 @@
+// The sum of clipped gradients of a dense layer, on a GPU.
+#ifndef BK_JAX_CUSTOM_CALLS_CUDA_CLIPPED_GEMM_H_
+#define BK_JAX_CUSTOM_CALLS_CUDA_CLIPPED_GEMM_H_
+
+#include <cstdint>
+
+#include "custom_calls/cuda/runtime.h"
+#include "custom_calls/element.h"
+#include "custom_calls/shapes.h"
+
+namespace bk::cuda {
+
+// out[n] = sum_i factor[i] * lhs[i,n]^T rhs[i,n], added to what is there if
+// `accumulate`. An example whose factor is 0 is not read.
+template <class T>
+cudaError_t ClippedGemm(const ClippedGemmShape& shape, const T* lhs,
+                        const Accumulator<T>* factor, const T* rhs,
+                        bool accumulate, void* workspace, Accumulator<T>* out,
+                        cudaStream_t stream);
+
+int64_t ClippedGemmWorkspaceBytes(const ClippedGemmShape& shape,
+                                  int64_t accumulator_bytes);
+
+}  // namespace bk::cuda
+
+#endif  // BK_JAX_CUSTOM_CALLS_CUDA_CLIPPED_GEMM_H_

@@ -1,0 +1,205 @@
+// Tiles of gradients, their squares, and what the rounding of their entries may
+// hide: custom_calls/cpu/direct_norm.cc has the derivation of the bound; only
+// the number of roundings differs, see engine.cuh.
+#include "custom_calls/certified.h"
+#include "custom_calls/cuda/direct_norm.h"
+#include "custom_calls/cuda/product.cuh"
+
+namespace bk::cuda {
+namespace {
+
+constexpr int64_t kSegment = 32;  // positions
+constexpr int kSpreadThreads = 128;
+// Blocks that look for examples to be recomputed; usually there is none.
+constexpr int64_t kSearchingBlocks = 1024;
+
+// |x|^2 of a row and whether it has an element that is not 0, by one warp. An
+// element's square is exact in double unless it is a double itself.
+template <class T>
+__device__ double SquaredLength(const T* x, int64_t width, bool* nonzero) {
+  double sum = 0;
+  bool any = false;
+  for (int64_t k = threadIdx.x % 32; k < width; k += 32) {
+    const double value = ToAccumulator(x[k]);
+    sum = Fma(value, value, sum);
+    any = any || value != 0;
+  }
+  *nonzero = __any_sync(kAllLanes, any);
+  return WarpSum(sum);
+}
+
+// A bound of |x|. A row that is not zero counts with width * tiny at least,
+// which covers underflow in products.
+template <class T>
+__device__ double LengthBound(const T* x, int64_t width) {
+  bool nonzero = false;
+  const double square = SquaredLength(x, width, &nonzero);
+  if (!nonzero) return square;  // 0
+  return sqrt(square + static_cast<double>(width) * Engine<T>::kTiny);
+}
+
+struct SpreadShared {
+  double sums[kSpreadThreads / 32];
+};
+
+template <class T>
+__global__ void __launch_bounds__(kSpreadThreads)
+    SpreadKernel(GhostNormShape shape, const T* a, const T* g,
+                 double* spreads) {
+  BK_SHARED(SpreadShared, shared);
+  const int64_t segments = CeilDiv(shape.positions, kSegment);
+  const int64_t items = shape.batch * shape.weights * segments;
+  for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+    const int64_t first = item / segments * shape.positions;
+    const int64_t begin = item % segments * kSegment;
+    const int64_t end =
+        begin + kSegment < shape.positions ? begin + kSegment : shape.positions;
+    double sum = 0;
+    for (int64_t t = begin + threadIdx.x / 32; t < end;
+         t += kSpreadThreads / 32) {
+      sum += LengthBound(a + (first + t) * shape.d, shape.d) *
+             LengthBound(g + (first + t) * shape.p, shape.p);
+    }
+    // Every lane has the sum of its warp; one lane of each counts.
+    const double total = BlockSum(threadIdx.x % 32 == 0 ? sum : 0, shared.sums);
+    if (threadIdx.x == 0) spreads[item] = total;
+    __syncthreads();
+  }
+}
+
+// The bound of a norm from the sum of squares and from S.
+struct DirectBound {
+  double relative_error;  // of the norm, relative to S
+  double roundings;       // of the double arithmetic
+};
+
+// One warp for each example.
+template <class Acc>
+__global__ void __launch_bounds__(kSpreadThreads)
+    FinishKernel(GhostNormShape shape, DirectBound bound, const int32_t* wanted,
+                 const double* squares, const double* spreads, Acc* sq_norm,
+                 Acc* sq_norm_upper) {
+  const int64_t tiles = shape.weights * ProductTiles(shape);
+  const int64_t segments = CeilDiv(shape.positions, kSegment);
+  constexpr int64_t kWarps = kSpreadThreads / 32;
+  for (int64_t i = blockIdx.x * kWarps + threadIdx.x / 32; i < shape.batch;
+       i += gridDim.x * kWarps) {
+    if (wanted != nullptr && wanted[i] == 0) continue;
+    double sum = 0;
+    for (int64_t k = threadIdx.x % 32; k < tiles; k += 32) {
+      sum += squares[i * tiles + k];
+    }
+    sum = WarpSum(sum);
+    double spread = 0;  // sum over weights of S^2
+    bool zero = true;
+    for (int64_t n = 0; n < shape.weights; ++n) {
+      double s = 0;
+      for (int64_t k = threadIdx.x % 32; k < segments; k += 32) {
+        s += spreads[(i * shape.weights + n) * segments + k];
+      }
+      s = WarpSum(s);
+      spread += s * s;
+      zero = zero && s == 0;
+    }
+    if (threadIdx.x % 32 != 0) continue;
+    const ComputedNorm norm = {sum, bound.relative_error * sqrt(spread),
+                               bound.roundings, zero};
+    Acc estimate, upper;
+    StoreCertified(norm, &estimate, &upper);
+    if (wanted != nullptr && !(upper < sq_norm_upper[i])) continue;
+    sq_norm[i] = estimate;
+    sq_norm_upper[i] = upper;
+  }
+}
+
+// See cpu/direct_norm.cc. Tensor cores may flush small products to zero: a
+// position hides at most sqrt(d p) 2^-126, and counts with sqrt(d p) 2^-100 in
+// S at least. 2 % cover higher orders and the double arithmetic of S.
+template <class T>
+DirectBound BoundOf(const GhostNormShape& shape) {
+  const double u = kUnitRoundoff<Accumulator<T>>;
+  const auto roundings =
+      static_cast<double>(Engine<T>::Roundings(shape.positions));
+  const double error = roundings * u;
+  const int64_t additions = kSums + 16 + shape.weights * ProductTiles(shape);
+  return {1.02 * (error / (1 - error) + u), static_cast<double>(additions)};
+}
+
+int64_t Segments(const GhostNormShape& shape) {
+  return CeilDiv(shape.positions, kSegment);
+}
+
+}  // namespace
+
+int64_t SpreadSegments(const GhostNormShape& shape) { return Segments(shape); }
+int64_t ProductTileCount(const GhostNormShape& shape) {
+  return ProductTiles(shape);
+}
+
+int64_t DirectNormWorkspaceBytes(const GhostNormShape& shape) {
+  const int64_t doubles =
+      shape.batch * shape.weights * (Segments(shape) + ProductTiles(shape));
+  return doubles * static_cast<int64_t>(sizeof(double));
+}
+
+template <class T>
+cudaError_t Spreads(const GhostNormShape& shape, const T* a, const T* g,
+                    double* spreads, cudaStream_t stream) {
+  return Launch(SpreadKernel<T>, shape.batch * shape.weights * Segments(shape),
+                kSpreadThreads, stream, shape, a, g, spreads);
+}
+
+template <class T>
+cudaError_t ProductSquares(const GhostNormShape& shape, const T* a, const T* g,
+                           const int32_t* wanted, double* squares,
+                           Accumulator<T>* grad, cudaStream_t stream) {
+  const int64_t items = shape.batch * shape.weights * ProductTiles(shape);
+  const int64_t blocks =
+      wanted == nullptr || items < kSearchingBlocks ? items : kSearchingBlocks;
+  return Launch(ProductKernel<T, Engine<T>>, blocks, kThreads, stream, shape, a,
+                g, wanted, squares, grad);
+}
+
+template <class T>
+cudaError_t DirectNormWhere(const GhostNormShape& shape, const T* a, const T* g,
+                            const int32_t* wanted, const double* spreads,
+                            double* squares, Accumulator<T>* sq_norm,
+                            Accumulator<T>* sq_norm_upper,
+                            cudaStream_t stream) {
+  BK_RETURN_IF_CUDA_ERROR(ProductSquares(shape, a, g, wanted, squares,
+                                         static_cast<Accumulator<T>*>(nullptr),
+                                         stream));
+  return Launch(FinishKernel<Accumulator<T>>, CeilDiv(shape.batch, 4),
+                kSpreadThreads, stream, shape, BoundOf<T>(shape), wanted,
+                squares, spreads, sq_norm, sq_norm_upper);
+}
+
+template <class T>
+cudaError_t DirectNorm(const GhostNormShape& shape, const T* a, const T* g,
+                       void* workspace, Accumulator<T>* sq_norm,
+                       Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
+  auto* spreads = static_cast<double*>(workspace);
+  double* squares = spreads + shape.batch * shape.weights * Segments(shape);
+  BK_RETURN_IF_CUDA_ERROR(Spreads(shape, a, g, spreads, stream));
+  return DirectNormWhere(shape, a, g, static_cast<const int32_t*>(nullptr),
+                         spreads, squares, sq_norm, sq_norm_upper, stream);
+}
+
+#define BK_INSTANTIATE(T)                                                      \
+  template cudaError_t Spreads(const GhostNormShape&, const T*, const T*,      \
+                               double*, cudaStream_t);                         \
+  template cudaError_t ProductSquares(const GhostNormShape&, const T*,         \
+                                      const T*, const int32_t*, double*,       \
+                                      Accumulator<T>*, cudaStream_t);          \
+  template cudaError_t DirectNormWhere(                                        \
+      const GhostNormShape&, const T*, const T*, const int32_t*,               \
+      const double*, double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t); \
+  template cudaError_t DirectNorm(const GhostNormShape&, const T*, const T*,   \
+                                  void*, Accumulator<T>*, Accumulator<T>*,     \
+                                  cudaStream_t);
+BK_INSTANTIATE(float)
+BK_INSTANTIATE(BFloat16)
+BK_INSTANTIATE(Float16)
+BK_INSTANTIATE(double)
+
+}  // namespace bk::cuda

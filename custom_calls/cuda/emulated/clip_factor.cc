@@ -1,0 +1,2 @@
+// clip_factor.cu for the emulation.
+#include "custom_calls/cuda/clip_factor.cu"

@@ -1,0 +1,2 @@
+// conv_grad.cu for the emulation.
+#include "custom_calls/cuda/conv_grad.cu"

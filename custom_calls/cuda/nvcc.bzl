@@ -1,0 +1,90 @@
+"""Kernels for GPUs: the same source compiled by nvcc, and by the host compiler for the emulation."""
+
+# Every kernel: its .cu, its .h with launchers and emulated/*.cc have this stem.
+KERNELS = [
+    "clip_factor",
+    "clipped_gemm",
+    "clipped_scatter",
+    "conv_grad",
+    "direct_norm",
+    "embedding_norm",
+    "gaussian",
+    "ghost_norm",
+    "per_sample_grad",
+    "tied_cross",
+    "weighted_sum",
+]
+
+# Machine code for these, and PTX of the last for newer ones.
+_ARCHITECTURES = ["80", "90", "100"]
+
+# Without -fmad=false nvcc would join products and sums where it likes, and other bits would come out than in the
+# emulation. The bounds of norms count roundings of the code as it is written.
+_FLAGS = [
+    "-std=c++17",
+    "-O3",
+    "-fmad=false",
+    "--expt-relaxed-constexpr",
+    "-Xcompiler=-fPIC,-Wall,-Wextra",
+    "-Werror=all-warnings",
+    "--resource-usage",
+    "--threads=2",
+] + ["-gencode=arch=compute_%s,code=sm_%s" % (a, a) for a in _ARCHITECTURES] + [
+    "-gencode=arch=compute_{a},code=compute_{a}".format(a = _ARCHITECTURES[-1]),
+]
+
+ONLY_WITH_CUDA = select({
+    "//custom_calls/cuda:enabled": [],
+    "//conditions:default": ["@platforms//:incompatible"],
+})
+
+def cuda_kernel(name):
+    """`name`.cu, with launchers declared in `name`.h.
+
+    Defines `name` (a library, only with --config=cuda), `name`.resources.txt (what ptxas says of registers and spills)
+    and `name`_emulated (the same source for the CPU; see tests/cuda_on_cpu).
+    """
+    archive = "lib%s_device.a" % name
+    native.genrule(
+        name = name + "_nvcc",
+        srcs = [
+            name + ".cu",
+            "//custom_calls/cuda:device_headers",
+        ],
+        outs = [
+            archive,
+            name + ".resources.txt",
+        ],
+        cmd = "$(location @cuda//:nvcc) -lib -o $(location {archive}) -I. {flags} $(location {source}) ".format(
+            archive = archive,
+            flags = " ".join(_FLAGS),
+            source = name + ".cu",
+        ) + "> $(location {log}) 2>&1 || {{ cat $(location {log}) >&2; exit 1; }}".format(
+            log = name + ".resources.txt",
+        ),
+        target_compatible_with = ONLY_WITH_CUDA,
+        tools = ["@cuda//:nvcc"],
+    )
+    native.cc_library(
+        name = name,
+        srcs = [archive],
+        target_compatible_with = ONLY_WITH_CUDA,
+        deps = ["@cuda//:runtime"],
+    )
+    native.cc_library(
+        name = name + "_emulated",
+        testonly = 1,
+        srcs = ["emulated/%s.cc" % name],
+        # Every load and store calls tests/cuda_on_cpu/callbacks.cc: checks of bounds and of races.
+        copts = [
+            "-fsanitize=thread",
+            "-ffp-contract=off",
+            "-Wno-unknown-pragmas",
+        ],
+        tags = ["no_sanitizer"],
+        textual_hdrs = [
+            name + ".cu",
+            "//custom_calls/cuda:device_headers",
+        ],
+        deps = ["//tests/cuda_on_cpu:emulator"],
+    )

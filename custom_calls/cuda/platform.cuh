@@ -1,0 +1,55 @@
+// What every device source includes: CUDA's device headers and a launch that
+// reads the same on a GPU and in the emulation.
+//
+// A kernel walks over items, blocks with a stride of gridDim.x:
+//
+//   for (int64_t item = blockIdx.x; item < items; item += gridDim.x)
+//
+// so the grid may be smaller than the number of items (which is 64 bits wide).
+#ifndef BK_JAX_CUSTOM_CALLS_CUDA_PLATFORM_CUH_
+#define BK_JAX_CUSTOM_CALLS_CUDA_PLATFORM_CUH_
+
+#include <cstdint>
+
+#include "custom_calls/cuda/runtime.h"
+
+#if !defined(BK_CUDA_ON_CPU)
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+// One struct holds all shared memory of a kernel; at most 48 KB.
+#define BK_SHARED(Type, name) __shared__ Type name
+
+namespace bk::cuda {
+
+// Blocks of a grid, along x: the largest number that CUDA takes.
+inline constexpr int64_t kMaxBlocks = 0x7fffffff;
+
+// Launches min(items, limit) blocks; nothing if there are no items.
+template <class... Parameters, class... Arguments>
+cudaError_t Launch(void (*kernel)(Parameters...), int64_t items, int threads,
+                   cudaStream_t stream, Arguments... arguments) {
+  if (items <= 0) return cudaSuccess;
+  const auto blocks =
+      static_cast<unsigned>(items < kMaxBlocks ? items : kMaxBlocks);
+  kernel<<<blocks, threads, 0, stream>>>(arguments...);
+  return cudaGetLastError();
+}
+
+}  // namespace bk::cuda
+
+#endif
+
+namespace bk::cuda {
+
+__host__ __device__ constexpr int64_t CeilDiv(int64_t x, int64_t y) {
+  return (x + y - 1) / y;
+}
+
+// As a signed number, like all other indices.
+__device__ inline int ThreadIndex() { return static_cast<int>(threadIdx.x); }
+
+}  // namespace bk::cuda
+
+#endif  // BK_JAX_CUSTOM_CALLS_CUDA_PLATFORM_CUH_

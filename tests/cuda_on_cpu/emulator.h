@@ -1,0 +1,53 @@
+// Runs a kernel on the CPU: blocks one after the other, the threads of a block
+// as fibers that switch at barriers and at operations of a warp.
+//
+// A problem ends the launch, and with it the error that the launch returns:
+//   threads wait at different barriers, or some have returned | divergence
+//   an access that memory.h does not allow                    | see there
+//   lanes of a warp have done unequal numbers of wmma calls   | divergence
+// LastProblem() says what it was, with the source line of the barrier.
+#ifndef BK_JAX_TESTS_CUDA_ON_CPU_EMULATOR_H_
+#define BK_JAX_TESTS_CUDA_ON_CPU_EMULATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tests/cuda_on_cpu/memory.h"
+
+namespace bk::emulator {
+
+inline constexpr int kWarpSize = 32;
+inline constexpr int kMaxThreads = 1024;
+
+// Where a barrier or an operation of a warp stands in the source.
+struct Site {
+  const char* file;
+  int line;
+};
+
+// Calls kernel(closure) in `threads` threads of `blocks` blocks; false if there
+// was a problem.
+using Kernel = void (*)(const void* closure);
+bool Run(int64_t blocks, int threads, Kernel kernel, const void* closure);
+
+// The largest grid that a launch makes; tests make it small to see that
+// kernels walk on to the rest of their items. 0: no limit.
+void SetMaxBlocks(int64_t blocks);
+int64_t MaxBlocks();
+
+// What went wrong in the last launch that failed.
+const std::string& LastProblem();
+
+// Called by device code, through the functions of cuda_on_cpu.h.
+void SyncThreads(Site site);
+// Waits for the lanes of `mask`; returns the values that they brought.
+const uint64_t* ExchangeInWarp(uint32_t mask, uint64_t value, Site site);
+// Counts an operation that all lanes of a warp have to make together.
+void NoteWarpOperation();
+int Lane();
+void CheckAccess(const void* address, size_t bytes, Access access);
+
+}  // namespace bk::emulator
+
+#endif  // BK_JAX_TESTS_CUDA_ON_CPU_EMULATOR_H_

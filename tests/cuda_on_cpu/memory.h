@@ -1,0 +1,52 @@
+// Who may touch which byte: bounds of buffers, and races between barriers.
+//
+// Device sources are compiled with -fsanitize=thread, which calls a function
+// before every load and store, and are linked with memory.cc instead of the
+// sanitizer's library: so every access of a kernel is seen here.
+//
+//   outside of every registered buffer          | "out of bounds"
+//   shared memory that no thread has written    | "never written"
+//   two threads, one writes, no barrier between | "race"
+//   two blocks of one launch, one writes        | "race"
+//
+// The granule is two bytes; accesses of one byte are checked for bounds only.
+#ifndef BK_JAX_TESTS_CUDA_ON_CPU_MEMORY_H_
+#define BK_JAX_TESTS_CUDA_ON_CPU_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace bk::emulator {
+
+// Where an access stands in the order of a launch.
+struct Moment {
+  uint32_t launch = 0;
+  uint32_t block = 0;
+  uint32_t thread = 0;
+  uint32_t block_barriers = 0;  // barriers of the block so far
+  uint32_t warp_barriers = 0;   // of the thread's warp
+};
+
+enum class Access { kRead, kWrite, kAtomic };
+
+// Global memory: known from now on as the buffer `name`, until forgotten.
+void Register(const void* begin, size_t bytes, const std::string& name);
+void Forget(const void* begin);
+
+// The most shared memory that a block may declare without asking for more.
+inline constexpr size_t kSharedLimit = size_t{48} * 1024;
+
+// Fills the shared memory with a pattern that is a NaN in every format: blocks
+// run one after the other and have it in turn.
+void ResetShared();
+// The shared memory, of which the running block uses `bytes`.
+char* SharedOf(size_t bytes);
+
+// Empty, or what is wrong with this access.
+std::string Check(const void* address, size_t bytes, Access access,
+                  const Moment& now);
+
+}  // namespace bk::emulator
+
+#endif  // BK_JAX_TESTS_CUDA_ON_CPU_MEMORY_H_

@@ -1,0 +1,279 @@
+// Norms and sums of dense layers on a device against the definitions.
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <vector>
+
+#include "custom_calls/cuda/clipped_gemm.h"
+#include "custom_calls/cuda/direct_norm.h"
+#include "custom_calls/cuda/ghost_norm.h"
+#include "custom_calls/cuda/per_sample_grad.h"
+#include "custom_calls/reference/clipped_gemm.h"
+#include "custom_calls/reference/ghost_norm.h"
+#include "custom_calls/reference/per_sample_grad.h"
+#include "gtest/gtest.h"
+#include "tests/custom_calls/cuda/device_buffer.h"
+#include "tests/custom_calls/norm_cases.h"
+#include "tests/custom_calls/test_data.h"
+#include "tests/custom_calls/tolerance.h"
+
+namespace bk::cuda {
+namespace {
+
+enum class Kind { kGhost, kDirect, kPerSample };
+constexpr Kind kKinds[] = {Kind::kGhost, Kind::kDirect, Kind::kPerSample};
+
+template <class T>
+struct Norms {
+  std::vector<Accumulator<T>> sq_norm, upper, grad;
+};
+
+int64_t WorkspaceBytes(Kind kind, const GhostNormShape& shape) {
+  switch (kind) {
+    case Kind::kGhost:
+      return GhostNormWorkspaceBytes(shape);
+    case Kind::kDirect:
+      return DirectNormWorkspaceBytes(shape);
+    default:
+      return PerSampleGradWorkspaceBytes(shape);
+  }
+}
+
+template <class T>
+Norms<T> NormsOf(Kind kind, const GhostNormShape& shape, const Array<T>& a,
+                 const Array<T>& g) {
+  auto da = DeviceBuffer<T>::Of(a, "a");
+  auto dg = DeviceBuffer<T>::Of(g, "g");
+  DeviceBuffer<char> workspace(WorkspaceBytes(kind, shape), "workspace");
+  const int64_t entries = kind == Kind::kPerSample
+                              ? shape.batch * shape.weights * shape.d * shape.p
+                              : 0;
+  DeviceBuffer<Accumulator<T>> grad(entries, "grad");
+  DeviceBuffer<Accumulator<T>> sq_norm(shape.batch, "sq_norm");
+  DeviceBuffer<Accumulator<T>> upper(shape.batch, "upper");
+  cudaError_t error = cudaSuccess;
+  if (kind == Kind::kGhost) {
+    error = GhostNorm(shape, da.data(), dg.data(), workspace.data(),
+                      sq_norm.data(), upper.data(), nullptr);
+  } else if (kind == Kind::kDirect) {
+    error = DirectNorm(shape, da.data(), dg.data(), workspace.data(),
+                       sq_norm.data(), upper.data(), nullptr);
+  } else {
+    error = PerSampleGrad(shape, da.data(), dg.data(), workspace.data(),
+                          grad.data(), sq_norm.data(), upper.data(), nullptr);
+  }
+  EXPECT_TRUE(Succeeded(error));
+  return {sq_norm.Get(), upper.Get(), grad.Get()};
+}
+
+class DenseNormTest : public DeviceTest {
+ protected:
+  template <class T>
+  void ExpectExactOnIntegers(const GhostNormShape& shape) {
+    SCOPED_TRACE(testing::Message() << "B, N, T, d, p = " << shape.batch << ", "
+                                    << shape.weights << ", " << shape.positions
+                                    << ", " << shape.d << ", " << shape.p);
+    const Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);
+    const Array<T> g = Integers<T>(random_, Rows(shape) * shape.p);
+    std::vector<double> expected(shape.batch);
+    reference::GhostNorm(shape, a.data(), g.data(), expected.data());
+    for (Kind kind : kKinds) {
+      SCOPED_TRACE(static_cast<int>(kind));
+      const Norms<T> norms = NormsOf(kind, shape, a, g);
+      for (int64_t i = 0; i < shape.batch; ++i) {
+        ASSERT_EQ(norms.sq_norm[i], static_cast<Accumulator<T>>(expected[i]));
+        ASSERT_GE(norms.upper[i], expected[i]);
+        ASSERT_LE(norms.upper[i], 1.0202 * expected[i] + FLT_MIN);
+      }
+      if (kind != Kind::kPerSample) continue;
+      std::vector<double> grad(norms.grad.size());
+      reference::PerSampleGrad(shape, a.data(), g.data(), grad.data());
+      for (size_t k = 0; k < grad.size(); ++k) {
+        ASSERT_EQ(norms.grad[k], grad[k]);
+      }
+    }
+  }
+
+  Random random_{20221001};
+};
+
+// Both sides of a tile (64), of a chunk (8, 16 or 32) and of 16 bytes; rows
+// that are aligned and rows that are not; empty dimensions.
+TEST_F(DenseNormTest, ExactOnSmallIntegers) {
+  ForEachElementType([&](auto element) {
+    using T = decltype(element);
+    for (const GhostNormShape& shape :
+         {GhostNormShape{2, 1, 5, 16, 8}, GhostNormShape{1, 2, 65, 33, 9},
+          GhostNormShape{3, 1, 1, 70, 17}, GhostNormShape{1, 1, 130, 8, 3},
+          GhostNormShape{1, 1, 31, 1, 65}, GhostNormShape{0, 1, 3, 4, 5},
+          GhostNormShape{2, 0, 3, 4, 5}, GhostNormShape{2, 1, 0, 4, 5},
+          GhostNormShape{2, 1, 3, 0, 5}}) {
+      ExpectExactOnIntegers<T>(shape);
+    }
+  });
+}
+
+TEST_F(DenseNormTest, FewBlocksDoAllItems) {
+  device::LimitBlocks(2);
+  ExpectExactOnIntegers<BFloat16>({3, 2, 70, 9, 66});
+  ExpectExactOnIntegers<float>({3, 2, 9, 9, 66});
+}
+
+// The bounds hold however much positions cancel, and are tight where the
+// gradient is formed.
+TEST_F(DenseNormTest, BoundsHoldOnCancellingData) {
+  ForEachElementType([&](auto element) {
+    using T = decltype(element);
+    for (double noise : {1.0, 1e-2, 1e-4, 0.0}) {
+      const auto c = Cancelling<T>(random_, 40, 24, 20, 1, noise);
+      long double exact = 0;
+      double scale = 0;
+      reference::GhostNorm(c.shape(), c.a.data(), c.g.data(), &exact);
+      reference::GhostNormScale(c.shape(), c.a.data(), c.g.data(), &scale);
+      for (Kind kind : {Kind::kGhost, Kind::kDirect}) {
+        SCOPED_TRACE(testing::Message() << noise << " " << int(kind));
+        const Norms<T> norms = NormsOf(kind, c.shape(), c.a, c.g);
+        EXPECT_GE(static_cast<long double>(norms.upper[0]), exact);
+        EXPECT_GE(norms.upper[0], norms.sq_norm[0]);
+        const double slack = 200 * UnitRoundoff<T>() * std::sqrt(scale);
+        EXPECT_LE(
+            std::sqrt(static_cast<double>(norms.upper[0])),
+            1.011 * std::sqrt(static_cast<double>(exact)) + slack + 1e-15);
+      }
+    }
+  });
+}
+
+TEST_F(DenseNormTest, NeverBelowOnManySmallCases) {
+  std::uniform_int_distribution<int64_t> size(1, 9);
+  std::uniform_real_distribution<double> exponent(-30, 15);
+  for (int repeat = 0; repeat < 40; ++repeat) {
+    const GhostNormShape shape = {1, 1, size(random_), size(random_),
+                                  size(random_)};
+    const auto a = Normals<float>(random_, shape.positions * shape.d,
+                                  std::pow(10, exponent(random_)));
+    const auto g = Normals<float>(random_, shape.positions * shape.p,
+                                  std::pow(10, exponent(random_)));
+    long double exact = 0;
+    reference::GhostNorm(shape, a.data(), g.data(), &exact);
+    for (Kind kind : {Kind::kGhost, Kind::kDirect}) {
+      const Norms<float> norms = NormsOf(kind, shape, a, g);
+      ASSERT_GE(static_cast<long double>(norms.upper[0]), exact);
+      ASSERT_GE(norms.upper[0], FLT_MIN);
+    }
+  }
+}
+
+TEST_F(DenseNormTest, ZeroIsZeroAndNonFiniteStaysWithItsExample) {
+  const GhostNormShape shape = {3, 1, 5, 6, 4};
+  ForEachElementType([&](auto element) {
+    using T = decltype(element);
+    Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);
+    Array<T> g = Integers<T>(random_, Rows(shape) * shape.p);
+    std::fill_n(a.data(), 5 * shape.d, T{});  // example 0
+    for (double bad : {std::nan(""), HUGE_VAL}) {
+      a[5 * shape.d + 3] = reference::FromDouble<T>(bad);  // example 1
+      std::fill_n(g.data() + 5 * shape.p, shape.p, T{});
+      for (Kind kind : {Kind::kGhost, Kind::kDirect}) {
+        const Norms<T> norms = NormsOf(kind, shape, a, g);
+        EXPECT_EQ(norms.upper[0], 0);
+        EXPECT_FALSE(std::isfinite(norms.sq_norm[1]));
+        EXPECT_FALSE(std::isfinite(norms.upper[1]));
+        EXPECT_TRUE(std::isfinite(norms.upper[2]));
+      }
+    }
+  });
+}
+
+class CudaClippedGemmTest : public DeviceTest {
+ protected:
+  template <class T>
+  std::vector<Accumulator<T>> Sum(const ClippedGemmShape& shape,
+                                  const Array<T>& lhs,
+                                  const Array<Accumulator<T>>& factor,
+                                  const Array<T>& rhs, bool accumulate) {
+    using Acc = Accumulator<T>;
+    auto dl = DeviceBuffer<T>::Of(lhs, "lhs");
+    auto dr = DeviceBuffer<T>::Of(rhs, "rhs");
+    auto df = DeviceBuffer<Acc>::Of(factor, "factor");
+    const int64_t entries = shape.weights * shape.m * shape.n;
+    auto out =
+        DeviceBuffer<Acc>::Of(std::vector<Acc>(entries, Acc{100}), "out");
+    DeviceBuffer<char> workspace(ClippedGemmWorkspaceBytes(shape, sizeof(Acc)),
+                                 "workspace");
+    EXPECT_TRUE(Succeeded(ClippedGemm(shape, dl.data(), df.data(), dr.data(),
+                                      accumulate, workspace.data(), out.data(),
+                                      nullptr)));
+    return out.Get();
+  }
+
+  Random random_{20221001};
+};
+
+// Long and short examples, one share of rows and several.
+TEST_F(CudaClippedGemmTest, ExactOnSmallIntegers) {
+  ForEachElementType([&](auto element) {
+    using T = decltype(element);
+    for (const ClippedGemmShape& shape :
+         {ClippedGemmShape{3, 2, 5, 9, 7}, ClippedGemmShape{2, 1, 40, 65, 8},
+          ClippedGemmShape{9, 1, 33, 16, 24}, ClippedGemmShape{260, 1, 1, 5, 3},
+          ClippedGemmShape{0, 1, 3, 4, 5}, ClippedGemmShape{2, 1, 0, 4, 5},
+          ClippedGemmShape{2, 1, 3, 0, 5}}) {
+      SCOPED_TRACE(testing::Message() << shape.batch << " " << shape.positions);
+      const int64_t rows = shape.batch * shape.weights * shape.positions;
+      const auto lhs = Integers<T>(random_, rows * shape.m);
+      const auto rhs = Integers<T>(random_, rows * shape.n);
+      const auto factor = Integers<Accumulator<T>>(random_, shape.batch, 1);
+      std::vector<double> expected(shape.weights * shape.m * shape.n);
+      reference::ClippedGemm(shape, lhs.data(), factor.data(), rhs.data(),
+                             expected.data());
+      for (bool accumulate : {false, true}) {
+        const auto sum = Sum<T>(shape, lhs, factor, rhs, accumulate);
+        for (size_t k = 0; k < expected.size(); ++k) {
+          ASSERT_EQ(sum[k], expected[k] + (accumulate ? 100 : 0));
+        }
+      }
+    }
+  });
+}
+
+TEST_F(CudaClippedGemmTest, RandomWithinTheDerivedTolerance) {
+  ForEachElementType([&](auto element) {
+    using T = decltype(element);
+    for (int64_t positions : {3, 50}) {
+      const ClippedGemmShape shape = {4, 1, positions, 20, 12};
+      const int64_t rows = shape.batch * positions;
+      const auto lhs = Normals<T>(random_, rows * shape.m);
+      const auto rhs = Normals<T>(random_, rows * shape.n);
+      const auto factor = Normals<Accumulator<T>>(random_, shape.batch);
+      const auto sum = Sum<T>(shape, lhs, factor, rhs, false);
+      std::vector<double> expected(shape.m * shape.n), scale(expected.size());
+      reference::ClippedGemm(shape, lhs.data(), factor.data(), rhs.data(),
+                             expected.data(), scale.data());
+      // At most 2 (k + 2) roundings for k terms, see engine.cuh.
+      for (size_t k = 0; k < expected.size(); ++k) {
+        ASSERT_NEAR(static_cast<double>(sum[k]), expected[k],
+                    SumTolerance<T>(2 * rows + 20, scale[k]));
+      }
+    }
+  });
+}
+
+TEST_F(CudaClippedGemmTest, FactorZeroIsNeverRead) {
+  for (int64_t positions : {2, 30}) {
+    const ClippedGemmShape shape = {2, 1, positions, 3, 3};
+    auto lhs = Integers<BFloat16>(random_, 2 * positions * 3);
+    auto rhs = Integers<BFloat16>(random_, 2 * positions * 3);
+    Array<float> factor(2);
+    factor[1] = 2;
+    for (int64_t k = 0; k < positions * 3; ++k) {
+      lhs[k] = rhs[k] = reference::FromDouble<BFloat16>(NAN);
+    }
+    for (float x : Sum<BFloat16>(shape, lhs, factor, rhs, false)) {
+      EXPECT_TRUE(std::isfinite(x));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bk::cuda

@@ -1,0 +1,98 @@
+"""Programs lowered for CUDA in a process that has no GPU: our calls are in them, as handlers want them.
+
+Skipped where `bk_jax._cuda` was not built; `python tools/build_native.py --cuda --into python/bk_jax`.
+"""
+
+import importlib.util
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from models.transformers import gpt2_plain
+from support.structure import fresh_jit
+
+import bk_jax
+from bk_jax import _native, ops
+from bk_jax._diagnose import report
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("bk_jax._cuda") is None, reason="bk_jax._cuda was not built"
+)
+
+
+@pytest.fixture(autouse=True)
+def cuda(monkeypatch):
+    """The calls for CUDA, registered although there is no device."""
+    monkeypatch.setenv("BK_JAX_CUDA", "1")
+    _native.cuda_library.cache_clear()
+    yield _native.cuda_library()
+    _native.cuda_library.cache_clear()
+
+
+def lowered(fun, *operands):
+    return fresh_jit(fun).trace(*operands).lower(lowering_platforms=("cuda",)).as_text()
+
+
+def calls(text, target):
+    """The lines of the custom calls of a target."""
+    return re.findall(rf"stablehlo\.custom_call @{target}\(.*", text)
+
+
+def test_the_module_loads_without_a_driver_and_says_what_is_missing(cuda):
+    assert cuda.module is not None
+    assert set(cuda.targets) <= set(_native.TARGETS)
+    assert not cuda.problem or "no device" in report()
+
+
+def test_without_a_device_nothing_is_registered(monkeypatch, cuda):
+    monkeypatch.delenv("BK_JAX_CUDA")
+    _native.cuda_library.cache_clear()
+    if cuda.problem:
+        assert _native.cuda_library().module is None
+        assert "finds no device" in _native.cuda_library().problem
+
+
+def test_ghost_norm_has_operands_layouts_and_a_workspace():
+    a, g = jnp.ones((2, 1, 100, 8), jnp.bfloat16), jnp.ones((2, 1, 100, 16), jnp.bfloat16)
+    (line,) = calls(lowered(ops.ghost_norm, a, g), "bk_ghost_norm")
+    assert "(tensor<200x8xbf16>, tensor<200x16xbf16>)" in line
+    # Of two examples: three pairs of tiles, four segments, one tile of the gradient, a flag.
+    assert "-> (tensor<2xf32>, tensor<2xf32>, tensor<136xui8>)" in line
+    assert "operand_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<[1, 0]>" in line
+
+
+def test_clipped_gemm_adds_in_place():
+    a, g = jnp.ones((2, 1, 3, 4)), jnp.ones((2, 1, 3, 5))
+    text = lowered(ops.clipped_gemm, a, jnp.ones(2), g, jnp.ones((1, 4, 5)))
+    (line,) = calls(text, "bk_clipped_gemm_add")
+    assert "output_operand_alias<output_tuple_indices = [0], operand_index = 3" in line
+    assert "-> (tensor<4x5xf32>, tensor<1xui8>)" in line
+
+
+def test_clip_factor_has_its_attribute_and_no_workspace():
+    def fun(x):
+        return ops.clip_factor(x, 1.0, jnp.zeros(2, bool), clipping="automatic")
+
+    (line,) = calls(lowered(fun, jnp.ones((3, 2))), "bk_clip_factor")
+    assert 'clipping = "automatic"' in line
+    assert line.rstrip().endswith("-> (tensor<2xf32>, tensor<2xf32>)")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+def test_a_step_of_gpt2_holds_our_calls_only(cuda, dtype):
+    """The whole step lowers for CUDA; every call in it is one that has a handler there."""
+    model = gpt2_plain()
+    params = jax.tree.map(lambda x: jnp.asarray(x, dtype), model.args[0])
+    grad_fn = bk_jax.dp_value_and_grad(model.loss, l2_clip_norm=1.0, noise_multiplier=1.0)
+
+    def step(params, batch, key):
+        return grad_fn(params, batch, key=key)
+
+    text = lowered(step, params, jnp.asarray(model.args[1]), jax.random.key(0))
+    found = set(re.findall(r"custom_call @(bk_\w+)", text))
+    assert found <= set(cuda.targets)
+    dense = {"bk_clip_factor", "bk_clipped_gemm"}
+    assert dense <= found
+    assert found & {"bk_ghost_norm", "bk_direct_norm", "bk_per_sample_grad"}

@@ -1,0 +1,139 @@
+"""Computed, not measured: occupancy of the kernels for GPUs, and the least time their work can take.
+
+    bazel build --config=cuda //custom_calls/cuda/... && python tools/gpu_tables.py
+
+prints the tables of docs/gpu.md from what ptxas said (`bazel-bin/custom_calls/cuda/*.resources.txt`)
+and from nominal peak rates.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+LOGS = Path(__file__).resolve().parent.parent / "bazel-bin" / "custom_calls" / "cuda"
+REGISTERS, WARPS, SHARED_RESERVED = 65536, 64, 1024  # per multiprocessor; shared memory per block
+
+
+class Gpu(NamedTuple):
+    """A GPU: rates in 1e12 per second (dense), memory in 1e9 bytes per second, shared memory in KB."""
+
+    name: str
+    architecture: str
+    shared: int
+    bf16: float
+    tf32: float
+    memory: float
+
+
+GPUS = (
+    Gpu("A100 SXM 80 GB", "sm_80", 164, 312, 156, 2039),
+    Gpu("H100 SXM", "sm_90", 228, 989, 494, 3350),
+    Gpu("B200", "sm_100", 228, 2250, 1100, 8000),
+)
+KERNELS = {  # part of the mangled name: (label, threads of a block)
+    r"GhostKernelINS_8BFloat16": ("ghost norm, bf16", 128),
+    r"GhostKernelIf": ("ghost norm, f32 (tf32 in three products)", 128),
+    r"ProductKernelINS_8BFloat16": ("direct norm, per-sample gradient, bf16", 128),
+    r"ProductKernelIf": ("direct norm, per-sample gradient, f32", 128),
+    r"ScaledProductsKernelINS_8BFloat16": ("clipped gemm, bf16, T >= 24", 128),
+    r"ScaledRowsKernelIf": ("clipped gemm, f32", 128),
+    r"SpreadKernelINS_8BFloat16": ("row norms, bf16", 128),
+    r"WeightedSumKernelIf": ("weighted sum, f32", 256),
+}
+
+
+def usage() -> dict[tuple[str, str], tuple[int, int]]:
+    """From (kernel, architecture) to registers and bytes of shared memory."""
+    entry = re.compile(
+        r"Compiling entry function '(\S+)' for '(sm_\d+)'.*?Used (\d+) registers([^\n]*)", re.DOTALL
+    )
+    found = {}
+    for log in LOGS.glob("*.resources.txt"):
+        for name, architecture, registers, rest in entry.findall(log.read_text()):
+            shared = re.search(r"(\d+) bytes smem", rest)
+            found[name, architecture] = (int(registers), int(shared.group(1)) if shared else 0)
+    return found
+
+
+def blocks_per_multiprocessor(gpu: Gpu, threads: int, registers: int, shared: int) -> int:
+    """As the occupancy calculator has it: registers come in 256 per warp, warps in fours."""
+    warps = threads // 32
+    by_registers = REGISTERS // (-(-registers * 32 // 256) * 256) // 4 * 4 // warps
+    by_shared = gpu.shared * 1024 // (shared + SHARED_RESERVED)
+    return min(by_registers, by_shared, WARPS // warps, 32)
+
+
+def occupancy_table() -> list[str]:
+    rows = [
+        "| kernel | " + " | ".join(gpu.name for gpu in GPUS) + " |",
+        "|---" * (len(GPUS) + 1) + "|",
+    ]
+    found = usage()
+    for pattern, (label, threads) in KERNELS.items():
+        cells = []
+        for gpu in GPUS:
+            key = next(k for k in found if re.search(pattern, k[0]) and k[1] == gpu.architecture)
+            registers, shared = found[key]
+            blocks = blocks_per_multiprocessor(gpu, threads, registers, shared)
+            warps = blocks * threads // 32
+            cells.append(
+                f"{registers} registers, {shared / 1024:.0f} KB: {blocks} blocks, {warps / WARPS:.0%}"
+            )
+        rows.append(f"| {label} | " + " | ".join(cells) + " |")
+    return rows
+
+
+class Work(NamedTuple):
+    """Operations and bytes that an operation needs at least, for bf16 operands."""
+
+    label: str
+    flops: float
+    bytes: float
+
+
+def works(b: int, t: int, d: int, p: int) -> list[Work]:
+    """One dense layer; B examples of T positions, weight [d, p]."""
+    operands = 2.0 * b * t * (d + p)
+    tiles = -(-t // 64)
+    pairs = tiles * (tiles + 1) // 2
+    return [
+        Work("ghost norm", 2.0 * b * pairs * 64 * 64 * (d + p), 2 * operands),
+        Work("direct norm", 2.0 * b * t * d * p, 2 * operands),
+        Work("per-sample gradient", 2.0 * b * t * d * p, operands + 4.0 * b * d * p),
+        Work("clipped gemm", 2.0 * b * t * d * p, operands + 4.0 * d * p),
+        Work("weighted sum of stored gradients", 2.0 * b * d * p, 4.0 * b * d * p),
+    ]
+
+
+def roofline_table(b: int, t: int, d: int, p: int) -> list[str]:
+    head = (
+        "| operation | Gflop | MB | "
+        + " | ".join(f"{gpu.name}: us, bound by" for gpu in GPUS)
+        + " |"
+    )
+    rows = [head, "|---" * (len(GPUS) + 3) + "|"]
+    for work in works(b, t, d, p):
+        cells = []
+        for gpu in GPUS:
+            arithmetic, memory = work.flops / gpu.bf16 / 1e6, work.bytes / gpu.memory / 1e3
+            name = "tensor cores" if arithmetic > memory else "memory"
+            cells.append(f"{max(arithmetic, memory):.0f}, {name}")
+        rows.append(
+            f"| {work.label} | {work.flops / 1e9:.1f} | {work.bytes / 1e6:.0f} | "
+            + " | ".join(cells)
+            + " |"
+        )
+    return rows
+
+
+def main() -> None:
+    print("\n".join(occupancy_table()))
+    for shape in ((16, 100, 768, 3072), (16, 1024, 768, 3072)):
+        print("\nB, T, d, p = {}, {}, {}, {}:\n".format(*shape))
+        print("\n".join(roofline_table(*shape)))
+
+
+if __name__ == "__main__":
+    main()
