@@ -64,6 +64,21 @@ def test_summary(capsys, loop):
     assert data["costs"]["dot"]["count"] == 7
 
 
+def test_the_shape_of_a_wide_tuple_is_cut(capsys, tmp_path):
+    wide = ", ".join(["f32[4,4]"] * 99)
+    values = ", ".join(["p"] * 99)
+    path = tmp_path / "wide.txt"
+    path.write_text(
+        f"HloModule wide\nf {{ p = f32[4,4] parameter(0)\n ROOT t = ({wide}) tuple({values}) }}\n"
+        f"ENTRY e {{ p = f32[4,4] parameter(0)\n ROOT c = ({wide}) call(p), to_apply=f }}\n"
+    )
+    _, out = run(capsys, "summary", path)
+    assert "(f32[4,4], f32[4,4]" in out.out
+    assert max(map(len, out.out.splitlines())) < 120
+    (data,) = json.loads(run(capsys, "summary", path, "--json")[1].out)
+    assert data["largest_buffers"][0][1] == f"({wide})"
+
+
 @pytest.mark.native
 def test_calls(capsys, compiled):
     folder = compiled("scan").folder
@@ -131,8 +146,8 @@ def test_graph(capsys, loop, tmp_path):
     svg = tmp_path / "loop.svg"
     assert run(capsys, "graph", loop, "loop", "--svg", svg)[1].out == ""
     root = ElementTree.parse(svg).getroot()
-    assert len(root.findall("{*}g")) == 6
-    assert len(root.findall("{*}line")) == 5
+    assert len(root.findall(".//{*}g[@class='node']")) == 6
+    assert len(root.findall(".//{*}path[@class='edge']")) == 5
 
 
 def test_every_instruction_of_a_graph_stands_below_its_operands():
@@ -141,7 +156,7 @@ def test_every_instruction_of_a_graph_stands_below_its_operands():
     graph = neighbourhood(module, dot, 4)
     level = {name: number for number, row in enumerate(graph.levels) for name in row}
     assert all(level[made] < level[reader] for made, reader in graph.edges)
-    assert to_dot(graph).count("->") == len(graph.edges) == to_svg(graph).count("<line")
+    assert to_dot(graph).count("->") == len(graph.edges) == to_svg(graph).count('class="edge"')
 
 
 @pytest.mark.parametrize(
@@ -161,7 +176,7 @@ def test_errors_are_one_line(capsys, loop, arguments, message):
     assert out.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["summary", "calls", "lint", "diff", "graph"])
+@pytest.mark.parametrize("command", ["summary", "calls", "lint", "diff", "graph", "html"])
 def test_help(capsys, command):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])

@@ -10,6 +10,7 @@ from bk_jax.hlo.calls_cost import call_flops
 from bk_jax.hlo.formats import junit, sarif
 from bk_jax.hlo.lint import RULES
 from bk_jax.hlo.model import Instruction, Shape
+from bk_jax.hlo.stacks import layers_of, name_stacks, runs
 from hlo import programs
 
 BROKEN = (("up", "store"),)
@@ -25,7 +26,7 @@ def read(tmp_path, text):
 @pytest.mark.parametrize("name", list(programs.MODELS))
 def test_a_good_step_passes(compiled, name):
     step = programs.step(name)
-    for source in (compiled(name).program, step.lowered):
+    for source in (compiled(name).program, compiled(name).folder, step.lowered):
         (module,) = load(source)
         findings = check(module, explanation=step.explanation)
         assert not fails(findings), findings
@@ -64,18 +65,56 @@ def test_a_layer_that_is_forced_to_instantiate_is_caught(compiled):
     assert any("lacks bk_ghost_norm for its norm" in f.message for f in missing)
 
 
-def test_instantiation_is_caught_in_a_program_for_cuda():
-    (module,) = load(programs.step("gpt2", BROKEN, "cuda").lowered)
+@pytest.mark.native
+@pytest.mark.parametrize(("name", "layer"), [("resnet", "down"), ("scan", "layers")])
+def test_a_layer_that_is_forced_to_instantiate_is_caught_in_a_dump(compiled, name, layer):
+    (module,) = load(compiled(name, ((layer, "store"),)).folder)
+    findings = check(module, explanation=programs.step(name).explanation)
+    errors = {(f.rule, f.layers) for f in findings if f.level == "error"}
+    assert errors == {("per-sample-gradient", (layer,)), ("missing-call", (layer,))}
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"), [("gpt2", "up"), ("resnet", "down"), ("scan", "layers")]
+)
+def test_instantiation_is_caught_in_a_program_for_cuda(name, layer):
+    (module,) = load(programs.step(name, ((layer, "store"),), "cuda").lowered)
     findings = check(module, batch_size=programs.B, only=["per-sample-gradient"])
-    assert [f.layers for f in findings if f.level == "error"] == [("up",)]
+    assert [f.layers for f in findings if f.level == "error"] == [(layer,)]
 
 
-@pytest.mark.parametrize(("name", "count"), [("gpt2", 4), ("conv", 3)])
+@pytest.mark.parametrize(("name", "count"), [("gpt2", 4), ("resnet", 5), ("scan", 1)])
 def test_weight_gradients_of_ordinary_training_are_found(name, count):
     (module,) = load(programs.step(name, private=False).lowered)
     findings = check(module, batch_size=programs.B, only=["weight-gradient-dot"])
     assert len(findings) == count
     assert all("makes the weight gradient" in f.message for f in findings)
+
+
+SHARED = """HloModule jit_step
+square { x = f32[4,4] parameter(0)
+  ROOT d = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+    metadata={op_name="dot_general"} }
+ENTRY e {
+  p = f32[4,4] parameter(0)
+  a = f32[4,4] call(p), to_apply=square, metadata={op_name="jit(step)/bk.norm[up]/jit(square)"}
+  b = f32[4,4] call(a), to_apply=square, metadata={op_name="jit(step)/bk.sum[down]/jit(square)"}
+  c = f32[4,4] call(b), to_apply=square, metadata={op_name="jit(step)/transpose(jvp())/jit(square)"}
+  ROOT n = f32[4,4] negate(c)
+}
+"""
+
+
+def test_what_stands_in_a_function_belongs_to_everybody_who_calls_it(tmp_path):
+    module = read(tmp_path, SHARED)
+    dot = next(i for i in module if i.opcode == "dot")
+    assert name_stacks(module, dot) == (
+        "jit(step)/bk.norm[up]/jit(square)/dot_general",
+        "jit(step)/bk.sum[down]/jit(square)/dot_general",
+        "jit(step)/transpose(jvp())/jit(square)/dot_general",
+    )
+    assert layers_of(module, dot) == ("up", "down")
+    assert runs(module, dot) == 3
 
 
 @pytest.mark.native
@@ -115,6 +154,38 @@ def test_collectives_of_activations_are_found_and_those_of_gradients_are_not(tmp
     assert not check(
         module, only=["activation-collective"], limits=Limits(collective=1 << 30), batch_size=8
     )
+
+
+PRIVATE = """HloModule private
+add { x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y) }
+ENTRY e {
+  w = f32[512,64] parameter(0)
+  a = f32[8,100,64] parameter(1)
+  n = f32[2,8] parameter(2)
+  s = f32[512,64] all-reduce(w), replica_groups={}, to_apply=add, metadata={op_name="jit(f)/bk.sum[w]/x"}
+  l = f32[2,8] all-reduce(n), replica_groups={}, to_apply=add, metadata={op_name="jit(f)/bk.norm/psum"}
+  c = f32[32,100,64] all-gather(a), dimensions={0}, metadata={op_name="jit(f)/bk.norm[w]/x"}
+  m = f32[8,400,64] all-gather(a), dimensions={1}, metadata={op_name="jit(f)/jvp()/dot_general"}
+  z = f32[512,64] all-reduce(w), replica_groups={}, to_apply=add, metadata={op_name="jit(f)/bk.noise/x"}
+  ROOT t = (f32[512,64], f32[2,8], f32[32,100,64], f32[8,400,64], f32[512,64]) tuple(s, l, c, m, z)
+}
+"""
+
+
+def test_a_private_step_adds_up_gradients_and_norms_and_sends_nothing_else(tmp_path):
+    """The sums `s` and `l` are as they should be, and `m` is the model's own."""
+    findings = check(
+        read(tmp_path, PRIVATE),
+        batch_size=8,
+        only=["private-collective"],
+        limits=Limits(collective=0),
+    )
+    assert sorted((f.instruction, f.message.split(": ")[-1]) for f in findings) == [
+        ("c", "examples leave their device."),
+        ("z", "noise is not local."),
+    ]
 
 
 def test_a_program_that_can_not_tell_its_examples(tmp_path):

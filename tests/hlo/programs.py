@@ -44,20 +44,29 @@ def gpt2() -> tuple[Any, Any, Any]:
     return loss, params, np.arange(B * T, dtype=np.int32).reshape(B, T) % VOCAB
 
 
-def conv() -> tuple[Any, Any, Any]:
-    """Two convolutions and a dense layer."""
+def resnet() -> tuple[Any, Any, Any]:
+    """A residual block, then one that halves the picture and projects its shortcut.
+
+    No side of a picture is that of a kernel or the number of examples: a lint can only go by shapes.
+    """
+
+    def conv(x, kernel, stride=1):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        strides = (stride, stride)
+        return jax.lax.conv_general_dilated(x, kernel, strides, "SAME", dimension_numbers=numbers)
 
     def loss(params, x):
-        for name in ("first", "second"):
-            x = jax.nn.relu(
-                jax.lax.conv_general_dilated(
-                    x, params[name], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-                )
-            )
+        x = conv(x, params["stem"])
+        y = params["scale"] * (x - x.mean((1, 2, 3), keepdims=True))
+        x = jax.nn.relu(x + conv(jax.nn.relu(y), params["block"]))
+        x = conv(x, params["shortcut"], 2) + jax.nn.relu(conv(x, params["down"], 2))
         return jnp.mean((x.mean((1, 2)) @ params["head"]) ** 2)
 
-    shapes = {"first": (3, 3, 3, 8), "second": (3, 3, 8, 8), "head": (8, 10)}
-    return loss, {name: _array(*shape) for name, shape in shapes.items()}, _array(B, 7, 7, 3)
+    shapes = {
+        "stem": (3, 3, 3, 8), "scale": (8,), "block": (3, 3, 8, 8), "shortcut": (1, 1, 8, 24),
+        "down": (3, 3, 8, 24), "head": (24, 10),
+    }  # fmt: skip
+    return loss, {name: _array(*shape) for name, shape in shapes.items()}, _array(B, 9, 9, 3)
 
 
 def scan() -> tuple[Any, Any, Any]:
@@ -70,7 +79,7 @@ def scan() -> tuple[Any, Any, Any]:
     return loss, {"layers": _array(5, D, D)}, _array(B, T, D)
 
 
-MODELS = {"gpt2": gpt2, "conv": conv, "scan": scan}
+MODELS = {"gpt2": gpt2, "resnet": resnet, "scan": scan}
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bk_jax.hlo import HloError, check, find_calls, load, summarize
+from bk_jax.hlo import HloError, check, find_calls, load, summarize, to_html
 from bk_jax.hlo.model import Shape
 from hlo import programs
 
@@ -147,6 +147,7 @@ def read_or_refuse(folder, ending, data):
             summarize(module)
             find_calls(module)
             check(module, batch_size=2)
+            to_html(module)
 
 
 @pytest.mark.parametrize("ending", ["txt", "hlo.pb", "mlir"])
@@ -173,3 +174,21 @@ def test_a_parser_that_dies_is_an_error_and_the_next_file_is_read(small, tmp_pat
             dying.canonical("T", small["txt"])
     assert dying.canonical("T", small["txt"])
     dying.close()
+
+
+def test_a_worker_that_grew_large_is_ended_and_replaced(small, monkeypatch):
+    from bk_jax.hlo import parse
+
+    parser = parse.Parser()
+    monkeypatch.setattr(parse, "LARGE", 1)
+    first = parser.canonical("T", small["txt"])
+    assert parser.canonical("T", small["txt"]) == first
+    parser.close()
+
+
+def test_reading_in_chunks_makes_no_difference(dump, monkeypatch):
+    from bk_jax.hlo import instructions
+
+    whole = load(one_file(dump, "hlo.pb"))[0]
+    monkeypatch.setattr(instructions, "CHUNK", 7)
+    assert load(one_file(dump, "hlo.pb"))[0] == whole

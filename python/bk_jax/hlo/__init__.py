@@ -9,10 +9,13 @@
 from bk_jax.hlo.calls import Call, Neighbour, find_calls
 from bk_jax.hlo.context import Finding, Limits
 from bk_jax.hlo.diff import Diff, compare
-from bk_jax.hlo.graph import Graph, neighbourhood, to_dot, to_svg
+from bk_jax.hlo.graph import Graph, neighbourhood, to_dot
 from bk_jax.hlo.lint import check, fails
 from bk_jax.hlo.loading import load
 from bk_jax.hlo.model import Computation, HloError, Instruction, Memory, Module, Shape
+from bk_jax.hlo.page import to_html
+from bk_jax.hlo.picture import to_svg
+from bk_jax.hlo.schedule import Timeline, timeline
 from bk_jax.hlo.summary import Summary, summarize
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "Neighbour",
     "Shape",
     "Summary",
+    "Timeline",
     "check",
     "compare",
     "fails",
@@ -36,6 +40,8 @@ __all__ = [
     "load",
     "neighbourhood",
     "summarize",
+    "timeline",
     "to_dot",
+    "to_html",
     "to_svg",
 ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 
 from bk_jax.hlo import cost
 from bk_jax.hlo.model import Instruction, Module
+from bk_jax.hlo.stacks import layers_of, name_stacks, runs
 from bk_jax.hlo.table import si, table
 
-_SCOPE = re.compile(r"bk\.(keep|norm|sum)\[(.*?)\](?=/|$)")
 TRANSPARENT = frozenset({"bitcast", "get-tuple-element", "reshape"})
 
 
@@ -47,16 +46,6 @@ class Call:
         return sum(neighbour.nbytes for neighbour in self.neighbours)
 
 
-def layers_of(op_name: str) -> tuple[str, ...]:
-    """Parameters that an instruction was made for, from its name stack.
-
-    >>> layers_of("jit(step)/bk.norm[block/query,block/key]/cond/branch_0_fun/ffi_call")
-    ('block/query', 'block/key')
-    """
-    found = _SCOPE.findall(op_name)
-    return tuple(found[-1][1].split(",")) if found else ()
-
-
 def find_calls(module: Module) -> list[Call]:
     """All of them, in the order of the program."""
     return [_describe(module, call) for call in module.bk_calls]
@@ -68,7 +57,7 @@ def _describe(module: Module, call: Instruction) -> Call:
     return Call(
         instruction=call.name,
         target=call.target,
-        layers=layers_of(call.op_name),
+        layers=layers_of(module, call),
         operands=tuple(map(str, operands)),
         results=tuple(map(str, call.shape.arrays)),
         dtype=floats[0] if floats else call.shape.dtype,
@@ -77,18 +66,8 @@ def _describe(module: Module, call: Instruction) -> Call:
         nbytes=cost.traffic(module, call),
         runs=runs(module, call),
         neighbours=tuple(_neighbours(module, call)),
-        op_name=call.op_name,
+        op_name=name_stacks(module, call)[0],
     )
-
-
-def runs(module: Module, instruction: Instruction) -> int:
-    """How often a step executes an instruction, by the loops around it."""
-    times, computation = 1, module.computation_of[instruction.name]
-    while computation in module.callers and computation != module.entry:
-        caller = module.callers[computation]
-        times *= cost.trips(caller)
-        computation = module.computation_of[caller.name]
-    return times
 
 
 def _neighbours(module: Module, call: Instruction) -> Iterator[Neighbour]:

@@ -11,13 +11,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bk_jax.hlo import formats, graph, lint
+from bk_jax.hlo import formats, graph, lint, parse
 from bk_jax.hlo.calls import calls_text, find_calls
+from bk_jax.hlo.collector import collector_paused
 from bk_jax.hlo.context import Limits
 from bk_jax.hlo.diff import compare
 from bk_jax.hlo.loading import load
 from bk_jax.hlo.model import HloError, Module
+from bk_jax.hlo.page import to_html
+from bk_jax.hlo.picture import to_svg
 from bk_jax.hlo.summary import summarize
+from bk_jax.hlo.table import si
 
 SOURCE = "a folder made with --xla_dump_to, or one .txt, .pb or .mlir file"
 FORMATS = ("text", "json", "sarif", "junit")
@@ -28,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _make_parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.run
     try:
-        return command(options)
+        parse.parser.start()
+        with collector_paused():
+            return command(options)
     except HloError as error:
         print(f"bk-hlo: {error}", file=sys.stderr)
         return 2
@@ -51,6 +57,8 @@ def _make_parser() -> argparse.ArgumentParser:
     compared = _add_command(commands, _diff, "two programs, such as ordinary and private")
     compared.add_argument("other", metavar="AFTER", help=SOURCE)
     _add_graph(_add_command(commands, _graph, "what stands around an instruction"))
+    page = _add_command(commands, _html, "one page for a browser: memory, operations, graphs")
+    page.add_argument("--out", type=Path, default=Path("program.html"), help="(program.html)")
     return parser
 
 
@@ -60,7 +68,7 @@ def _add_command(commands: Any, run: Any, text: str) -> argparse.ArgumentParser:
     )
     parser.set_defaults(run=run)
     parser.add_argument("source", metavar="SOURCE", help=SOURCE)
-    if run is not _graph:
+    if run not in (_graph, _html):
         parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--module", metavar="PATTERN", help="modules by name; default: train step")
     parser.add_argument(
@@ -147,11 +155,18 @@ def _diff(options: argparse.Namespace) -> int:
 def _graph(options: argparse.Namespace) -> int:
     found = graph.neighbourhood(_select(options.source, options)[0], options.name, options.depth)
     if options.svg:
-        options.svg.write_text(graph.to_svg(found))
+        options.svg.write_text(to_svg(found))
     if options.dot:
         options.dot.write_text(graph.to_dot(found))
     elif not options.svg:
         print(graph.to_dot(found), end="")
+    return 0
+
+
+def _html(options: argparse.Namespace) -> int:
+    text = to_html(_select(options.source, options)[0])
+    options.out.write_text(text, encoding="utf-8")
+    print(f"{options.out}: {si(len(text), 'B')}")
     return 0
 
 

@@ -63,44 +63,58 @@ class Context:
         return any(sorted(long_axes(shape.dims)) == sorted(weight) for weight in self.weights)
 
     def origin(self, instruction: Instruction) -> Instruction:
-        """Where a value comes from, through views, fusions and loops: an argument, if it is one."""
+        """Where a value comes from, through views, calls and loops: an argument, if it is one."""
+        inside: list[Instruction] = []  # the calls whose results were followed into the function
         for _ in range(256):
-            before = self._one_back(instruction)
+            before = self._one_back(instruction, inside)
             if before is None:
                 return instruction
             instruction = before
         return instruction
 
-    def _one_back(self, instruction: Instruction) -> Instruction | None:
+    def _one_back(self, instruction: Instruction, inside: list[Instruction]) -> Instruction | None:
         module, opcode = self.module, instruction.opcode
         if opcode in _SAME or opcode in _PARTS:
             return module.by_name[instruction.operands[0]]
         if opcode == "get-tuple-element":
-            return self._element(module.by_name[instruction.operands[0]], instruction.index)
+            whole = module.by_name[instruction.operands[0]]
+            return self._element(whole, instruction.index, inside)
         if opcode == "parameter":
-            return self._passed(instruction)
-        if opcode in ("fusion", "call") and instruction.called:
-            return module.by_name[module.computations[instruction.called[0]].root]
-        return None
+            return self._passed(instruction, inside)
+        return self._result(instruction, inside)
 
-    def _element(self, whole: Instruction, index: int) -> Instruction | None:
+    def _result(self, call: Instruction, inside: list[Instruction]) -> Instruction | None:
+        """What a function returns."""
+        if call.opcode not in ("fusion", "call") or not call.called:
+            return None
+        inside.append(call)
+        return self.module.by_name[self.module.computations[call.called[0]].root]
+
+    def _element(
+        self, whole: Instruction, index: int, inside: list[Instruction]
+    ) -> Instruction | None:
         """Element of a tuple; what goes into a loop is followed as if the loop kept it."""
-        if whole.opcode == "tuple" and index < len(whole.operands):
-            return self.module.by_name[whole.operands[index]]
-        if whole.opcode == "parameter":
-            passed = self._passed(whole)
-            return None if passed is None else self._element(passed, index)
+        for _ in range(256):
+            if whole.opcode == "tuple":
+                made = whole.operands[index : index + 1]
+                return self.module.by_name[made[0]] if made else None
+            step = self._passed if whole.opcode == "parameter" else self._result
+            before = step(whole, inside)
+            if before is None:
+                return None
+            whole = before
         return None
 
-    def _passed(self, parameter: Instruction) -> Instruction | None:
-        """What the caller of a computation passes."""
-        caller = self.module.callers.get(self.module.computation_of[parameter.name])
-        if caller is None or caller.opcode not in _CALLS:
+    def _passed(self, parameter: Instruction, inside: list[Instruction]) -> Instruction | None:
+        """What the caller of a computation passes: the call that led here, or else the last one."""
+        computation = self.module.computation_of[parameter.name]
+        sites = self.module.call_sites.get(computation)
+        if not sites or sites[-1].opcode not in _CALLS:
             return None
+        came = inside and computation in inside[-1].called
+        caller = inside.pop() if came else sites[-1]
         index = 0 if caller.opcode == "while" else parameter.index
-        if index >= len(caller.operands):
-            return None
-        return self.module.by_name[caller.operands[index]]
+        return self.module.by_name[caller.operands[index]] if index < len(caller.operands) else None
 
 
 def long_axes(dims: Sequence[int]) -> tuple[int, ...]:

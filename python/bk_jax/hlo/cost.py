@@ -7,6 +7,7 @@ stays in registers. The body of a loop counts as often as XLA knows it to run, a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 
@@ -32,7 +33,9 @@ FREE = frozenset({
     "partition-id", "replica-id", "opt-barrier", "add-dependency", "domain", "all-reduce-done",
     "all-gather-done", "collective-permute-done", "async-start", "async-update", "async-done",
 })  # fmt: skip
+_FREE_FOREVER = FREE - {"async-start"}  # which calls a computation
 REDUCTIONS = frozenset({"reduce", "reduce-window", "select-and-scatter", "sort", "map"})
+_WITHOUT_FLOPS = FREE | MOVEMENT | COLLECTIVES
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 
 
@@ -71,6 +74,8 @@ def _computation_costs(module: Module, computation: Computation, known: dict[str
     if computation.name not in known:
         costs: Costs = {}
         for instruction in computation.instructions:
+            if instruction.opcode in _FREE_FOREVER:
+                continue
             for kind, cost in _instruction_costs(module, instruction, known).items():
                 costs.setdefault(kind, Cost()).add(cost)
         known[computation.name] = costs
@@ -115,15 +120,16 @@ def traffic(module: Module, instruction: Instruction) -> int:
 def flops(module: Module, instruction: Instruction) -> int:
     """Flops of one execution; of a fusion, those inside."""
     opcode = instruction.opcode
+    if opcode in _WITHOUT_FLOPS:
+        return 0
     if opcode == "fusion":
         inside = [i for name in instruction.called for i in module.computations[name].instructions]
-        return sum(flops(module, i) for i in inside)
-    if instruction.is_bk_call:
-        return call_flops(instruction, module.operand_shapes(instruction))
+        return sum([flops(module, i) for i in inside if i.opcode not in _WITHOUT_FLOPS])
+    if opcode == "custom-call":
+        shapes = module.operand_shapes(instruction)
+        return call_flops(instruction, shapes) if instruction.is_bk_call else 0
     if opcode in ("dot", "convolution"):
         return _product_flops(module, instruction)
-    if opcode in FREE or opcode in MOVEMENT or opcode in COLLECTIVES or opcode == "custom-call":
-        return 0
     if opcode in REDUCTIONS:
         return sum(shape.size for shape in module.operand_shapes(instruction))
     return instruction.shape.size
@@ -145,6 +151,11 @@ def kind_of(module: Module, instruction: Instruction) -> str:
         return _kind_of_fusion(module, instruction)
     if opcode == "custom-call":
         return "bk call" if instruction.is_bk_call else "custom call"
+    return _kind_of_opcode(opcode)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind_of_opcode(opcode: str) -> str:
     if opcode in ("dot", "convolution"):
         return opcode
     for kind, opcodes in (
@@ -155,9 +166,14 @@ def kind_of(module: Module, instruction: Instruction) -> str:
     return "elementwise"
 
 
+_VARIED = frozenset({"fusion", "custom-call"})
+
+
 def _kind_of_fusion(module: Module, instruction: Instruction) -> str:
     inside = [i for name in instruction.called for i in module.computations[name].instructions]
-    kinds = {kind_of(module, i) for i in inside if i.opcode not in FREE}
+    # Fusions and custom calls may say more than their opcode; of the others one of each is enough.
+    distinct = {i.opcode if i.opcode not in _VARIED else i.name: i for i in inside}
+    kinds = {kind_of(module, i) for i in distinct.values() if i.opcode not in FREE}
     for kind in ("dot", "convolution", "custom call", "reduction"):
         if kind in kinds:
             return kind

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bk_jax.hlo import rules
+from bk_jax.hlo.collectives import private_collectives
 from bk_jax.hlo.context import Context, Finding, Limits
 from bk_jax.hlo.model import Module
 
@@ -17,6 +18,7 @@ RULES: dict[str, Rule] = {
     "weight-gradient-dot": rules.weight_gradient_dots,
     "layout-copy": rules.layout_copies,
     "activation-collective": rules.activation_collectives,
+    "private-collective": private_collectives,
     "missing-call": rules.missing_calls,
     "unknown-batch-size": rules.unknown_batch_size,
 }

@@ -60,6 +60,9 @@ def load(source: Any, stage: str = "after") -> list[Module]:
 
 def train_step_first(modules: Iterable[Module]) -> list[Module]:
     """Modules by number of our calls, then by flops."""
+    modules = list(modules)
+    if len(modules) < 2:
+        return modules
     return sorted(modules, key=lambda m: (-len(m.bk_calls), -cost.total(m).flops))
 
 

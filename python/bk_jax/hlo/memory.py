@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from bk_jax.hlo.model import Buffer, Memory
+from bk_jax.hlo.model import Buffer, Memory, Place
 from bk_jax.hlo.wire import fields, integers, message, number
 
 _ALLOCATION = re.compile(r"^allocation \d+: size (\d+)(.*)$")
@@ -91,7 +91,7 @@ def read_assignment_text(text: str) -> Memory | None:
         elif allocations and (match := _VALUE.match(line)):
             index = tuple(int(i) for i in (match.group(2) or "").split(",") if i)
             value = _Value(match.group(1), index, int(match.group(3)))
-            placed.append((len(allocations), allocations[-1][0], int(match.group(4)), value))
+            placed.append((len(allocations) - 1, allocations[-1][0], int(match.group(4)), value))
     return _memory(allocations, None, placed) if allocations else None
 
 
@@ -109,12 +109,14 @@ def _memory(
     for kind, size in allocations:
         totals[kind] += size
     buffers: dict[tuple[int, int], Buffer] = {}
+    places = {}
     for allocation, kind, offset, value in placed:
+        places[value.instruction, value.path] = Place(kind, allocation, offset)
         known = buffers.get((allocation, offset))
         if known is None or value.nbytes > known.nbytes:
             buffers[allocation, offset] = Buffer(*value, kind)
     largest = sorted(buffers.values(), key=lambda b: (-b.nbytes, b.instruction, b.index))
     return Memory(
         totals["argument"], totals["output"], totals["temporary"], totals["constant"], peak,
-        tuple(largest),
+        tuple(largest), places,
     )  # fmt: skip

@@ -7,6 +7,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
@@ -15,7 +16,7 @@ class HloError(ValueError):
     """A file or object that can not be read as a program of XLA; the message says why."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Shape:
     """An array, or a tuple of shapes (`parts`) when `dtype` is `"tuple"`.
 
@@ -28,12 +29,12 @@ class Shape:
     layout: tuple[int, ...] | None = None  # minor to major
     parts: tuple[Shape, ...] = ()
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """Number of elements of all parts."""
         return sum(p.size for p in self.parts) if self.dtype == "tuple" else math.prod(self.dims)
 
-    @property
+    @functools.cached_property
     def nbytes(self) -> int:
         """Bytes of all parts, without pointers."""
         if self.dtype == "tuple":
@@ -62,8 +63,7 @@ def dtype_bits(dtype: str) -> int:
     return int(digits.group(1)) if digits else 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One operation. `operands` and `called` are names, unique in the module."""
 
     name: str
@@ -75,7 +75,7 @@ class Instruction:
     op_name: str = ""
     source: str = ""
     config: str = ""  # backend_config: attributes of our calls, trip counts of loops
-    index: int = 0  # of a tuple's element, or a parameter's number
+    index: int = 0  # type: ignore[assignment]  # of a tuple's element, or a parameter's number
     contracted: tuple[int, ...] = ()  # axes of a dot's first operand
     batched: tuple[int, ...] = ()
     features: int = 0  # axis of output features in a convolution's kernel
@@ -113,6 +113,14 @@ class Buffer:
     kind: str  # argument, output, temporary, constant, thread-local
 
 
+class Place(NamedTuple):
+    """Where a value lies: values of one place share its memory."""
+
+    kind: str
+    allocation: int
+    offset: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Memory:
     """What XLA's buffer assignment says; `peak` is None where only the sizes are known."""
@@ -122,7 +130,8 @@ class Memory:
     temporaries: int
     constants: int
     peak: int | None
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[Buffer, ...]  # the largest of each place
+    places: Mapping[tuple[str, tuple[int, ...]], Place] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,9 +164,24 @@ class Module:
         return users
 
     @functools.cached_property
-    def callers(self) -> dict[str, Instruction]:
-        """The (last) instruction that calls a computation."""
-        return {name: instruction for instruction in self for name in instruction.called}
+    def call_sites(self) -> dict[str, list[Instruction]]:
+        """The instructions that call a computation."""
+        sites: dict[str, list[Instruction]] = {}
+        for instruction in self:
+            for name in dict.fromkeys(instruction.called):
+                sites.setdefault(name, []).append(instruction)
+        return sites
+
+    @functools.cached_property
+    def scopes(self) -> dict[str, tuple[str, ...]]:
+        """Name stacks around computations, as far as `stacks.py` has found them."""
+        return {}
+
+    @functools.cached_property
+    def top_scope(self) -> str:
+        """What every whole name stack begins with, such as `jit(train)`."""
+        names = (i.op_name for i in self.computations[self.entry].instructions)
+        return next((name.partition("/")[0] for name in names if "/" in name), "")
 
     @functools.cached_property
     def computation_of(self) -> dict[str, str]:
@@ -167,7 +191,8 @@ class Module:
     @functools.cached_property
     def bk_calls(self) -> tuple[Instruction, ...]:
         """Our custom calls."""
-        return tuple(instruction for instruction in self if instruction.is_bk_call)
+        calls = [instruction for instruction in self if instruction.opcode == "custom-call"]
+        return tuple(instruction for instruction in calls if instruction.is_bk_call)
 
     @functools.cached_property
     def parameters(self) -> tuple[Instruction, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,16 +14,29 @@ from typing import IO
 from bk_jax.hlo.model import HloError
 
 SECONDS = 300  # for one file
+LARGE = 16 << 20  # bytes of a program after which the worker has grown large
+# The parser makes millions of small objects. If glibc asks the system for memory in large pieces and
+# keeps it, a dump of 50 MB is parsed in 5.6 s instead of 6.5 s.
+_ALLOCATION = {
+    "MALLOC_TOP_PAD_": str(64 << 20), "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
+    "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
+}  # fmt: skip
 WORKER = Path(__file__).with_name("worker.py")
 
 
 class Parser:
-    """A worker that is started when first needed."""
+    """A worker that is started when first needed, or before."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         self._lock = threading.Lock()
+        self._is_ended = False
+
+    def start(self) -> None:
+        """Starts the worker before it is needed: it loads jaxlib meanwhile."""
+        with self._lock:
+            self._running()
 
     def canonical(self, kind: str, data: bytes) -> bytes:
         """Serialized HLO of HLO text (`T`), serialized HLO (`P`) or StableHLO (`M`)."""
@@ -37,6 +51,9 @@ class Parser:
                 raise HloError(f"jaxlib's parser stopped on it. {self._last_words()}") from None
             finally:
                 timer.cancel()
+            if len(answer) > LARGE:
+                process.kill()  # gives back what it holds, many times the program
+                self._is_ended = True
         if status == b"-":
             raise HloError(_shortened(answer.decode("utf-8", "replace")))
         return answer
@@ -49,15 +66,22 @@ class Parser:
         if self._errors is not None:
             self._errors.close()
         self._process = self._errors = None
+        self._is_ended = False
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or self._is_ended or self._process.poll() is not None:
             self.close()
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the worker)
             command = [sys.executable, "-P", str(WORKER)]
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=self._errors, bufsize=-1
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=self._errors,
+                bufsize=-1,
+                pipesize=1 << 20,
+                env={**_ALLOCATION, **os.environ},
             )
         return self._process
 

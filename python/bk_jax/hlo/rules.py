@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 
 from bk_jax.hlo import cost
-from bk_jax.hlo.calls import find_calls, layers_of
+from bk_jax.hlo.calls import find_calls
 from bk_jax.hlo.context import Context, Finding, long_axes
 from bk_jax.hlo.model import Instruction, Shape
+from bk_jax.hlo.stacks import layers_in, layers_of, name_stacks
 from bk_jax.hlo.table import si
 
 INSTANTIATE = ("bk_per_sample_grad", "bk_conv_grad")
@@ -42,9 +43,9 @@ def per_sample_gradients(context: Context) -> Iterator[Finding]:
             continue
         made_from = sum(s.nbytes for s in context.module.operand_shapes(instruction))
         grave = gradient.nbytes > made_from
-        layers = layers_of(instruction.op_name)
+        layers = layers_of(context.module, instruction)
         yield _finding(
-            "per-sample-gradient", "error" if grave else "note", instruction, gradient.nbytes,
+            context, "per-sample-gradient", "error" if grave else "note", instruction, gradient.nbytes,
             f"{instruction.target or instruction.opcode} {instruction.name}{_for(layers)} makes "
             f"{gradient}, {si(gradient.nbytes, 'B')}, "
             + (f"from {si(made_from, 'B')}: the layer is instantiated."
@@ -81,21 +82,26 @@ def weight_gradient_dots(context: Context) -> Iterator[Finding]:
             continue
         flops = cost.flops(context.module, instruction)
         yield _finding(
-            "weight-gradient-dot", "error", instruction, instruction.shape.nbytes,
+            context, "weight-gradient-dot", "error", instruction, instruction.shape.nbytes,
             f"{instruction.opcode} {instruction.name} makes the weight gradient {instruction.shape}, "
-            f"{si(flops)}flop, beside our calls: {instruction.op_name}",
+            f"{si(flops)}flop, beside our calls: {_stack(context, instruction)}",
         )  # fmt: skip
 
 
 def _is_weight_gradient(context: Context, product: Instruction, examples: int) -> bool:
     if product.opcode not in ("dot", "convolution") or not context.is_weight_shaped(product.shape):
         return False
-    if "transpose(" not in product.op_name or layers_of(product.op_name):
+    if not any(map(_is_backward, name_stacks(context.module, product))):
         return False
     operands = [context.module.by_name[name] for name in product.operands]
     depth = math.prod(operands[0].shape.dims[axis] for axis in product.contracted)
     sums_examples = product.opcode == "convolution" or depth % examples == 0
     return sums_examples and not any(_is_weight(context, o, examples) for o in operands)
+
+
+def _is_backward(stack: str) -> bool:
+    """Whether it is of the backward pass, and not of our norms and sums."""
+    return "transpose(" in stack and not layers_in(stack)
 
 
 def _is_weight(context: Context, operand: Instruction, examples: int) -> bool:
@@ -110,7 +116,7 @@ def layout_copies(context: Context) -> Iterator[Finding]:
         for near in call.neighbours:
             if near.nbytes * call.runs > context.limits.layout:
                 yield _finding(
-                    "layout-copy", "warning", context.module.by_name[near.instruction],
+                    context, "layout-copy", "warning", context.module.by_name[near.instruction],
                     near.nbytes * call.runs,
                     f"{near.kind} {near.instruction} moves {si(near.nbytes * call.runs, 'B')} "
                     f"{'into' if near.side == 'in' else 'out of'} {call.target} "
@@ -124,15 +130,21 @@ def activation_collectives(context: Context) -> Iterator[Finding]:
         if instruction.opcode not in cost.COLLECTIVES:
             continue
         for shape in instruction.shape.arrays:
-            if shape.nbytes > context.limits.collective and not _is_weights_part(context, shape):
+            if shape.nbytes > context.limits.collective and not is_weights_part(context, shape):
                 yield _finding(
-                    "activation-collective", "error", instruction, shape.nbytes,
+                    context, "activation-collective", _level(instruction), instruction, shape.nbytes,
                     f"{instruction.opcode} {instruction.name} moves {shape}, "
-                    f"{si(shape.nbytes, 'B')}, which is no parameter: {instruction.op_name}",
+                    f"{si(shape.nbytes, 'B')}, which is no parameter: {_stack(context, instruction)}",
                 )  # fmt: skip
 
 
-def _is_weights_part(context: Context, shape: Shape) -> bool:
+def _level(collective: Instruction) -> str:
+    """A sum inside the model is what tensor parallelism is made of."""
+    is_sum = collective.opcode.startswith("all-reduce")
+    return "note" if is_sum and "jvp(" in collective.op_name else "error"
+
+
+def is_weights_part(context: Context, shape: Shape) -> bool:
     """Whether some weight has the same sizes but for at most one axis, which is cut or joined."""
     for dims in _arguments_but_examples(context):
         if len(dims) != len(shape.dims):
@@ -159,7 +171,7 @@ def missing_calls(context: Context) -> Iterator[Finding]:
     """
     if context.rows is None:
         if not context.module.bk_calls:
-            twins = any(layers_of(instruction.op_name) for instruction in context.module)
+            twins = any(layers_of(context.module, instruction) for instruction in context.module)
             yield _missing((), _NO_CALL + (_TWINS if twins else _NOTHING))
         return
     found = {(layer, call.target) for call in find_calls(context.module) for layer in call.layers}
@@ -193,11 +205,17 @@ def _missing(layers: tuple[str, ...], message: str) -> Finding:
     return Finding("missing-call", "error", "", layers, 0, message)
 
 
-def _finding(rule: str, level: str, instruction: Instruction, nbytes: int, message: str) -> Finding:
-    layers = layers_of(instruction.op_name)
+def _finding(
+    context: Context, rule: str, level: str, instruction: Instruction, nbytes: int, message: str
+) -> Finding:
+    layers = layers_of(context.module, instruction)
     return Finding(
         rule, level, instruction.name, layers, nbytes, message.strip(), instruction.source
     )
+
+
+def _stack(context: Context, instruction: Instruction) -> str:
+    return name_stacks(context.module, instruction)[0]
 
 
 def _for(layers: tuple[str, ...]) -> str:

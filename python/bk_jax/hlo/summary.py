@@ -9,7 +9,7 @@ from typing import Any
 from bk_jax.hlo import cost
 from bk_jax.hlo.calls import batch_size
 from bk_jax.hlo.model import Buffer, Module
-from bk_jax.hlo.table import si, table
+from bk_jax.hlo.table import cut, si, table
 
 LARGEST = 8
 
@@ -61,7 +61,7 @@ class Summary:
 
 def summarize(module: Module) -> Summary:
     """The summary of one program."""
-    opcodes = collections.Counter(instruction.opcode for instruction in module)
+    opcodes = collections.Counter([instruction.opcode for instruction in module])
     targets = collections.Counter(i.target for i in module if i.opcode == "custom-call")
     costs = sorted(cost.by_kind(module).items(), key=lambda item: -item[1].flops)
     return Summary(
@@ -114,7 +114,8 @@ def _cost_rows(costs: dict[str, cost.Cost]) -> list[list[str]]:
 
 
 def _buffer_rows(summary: Summary) -> list[list[str]]:
-    return [[name, shape, si(n, "B"), kind] for name, shape, n, kind in summary.largest_buffers]
+    rows = summary.largest_buffers
+    return [[cut(name), cut(shape), si(n, "B"), kind] for name, shape, n, kind in rows]
 
 
 def _counts_line(counts: dict[str, int]) -> str:

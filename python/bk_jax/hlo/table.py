@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+WIDEST = 60  # characters of a cell that may be long
 PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
@@ -18,6 +19,18 @@ def si(value: float, unit: str = "") -> str:
         value /= 1000
         power += 1
     return f"{value:.3g} {PREFIXES[power]}{unit}".strip()
+
+
+def cut(text: str, width: int = WIDEST) -> str:
+    """A text without its middle where it is too long for a table, such as the shape of a wide tuple.
+
+    >>> cut("(f32[2], f32[3], f32[4], f32[5])", 20)
+    '(f32[2], f32[…32[5])'
+    """
+    if len(text) <= width:
+        return text
+    end = width // 3
+    return f"{text[: width - end - 1]}…{text[-end:]}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> str:

@@ -19,36 +19,45 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     >>> list(fields(b"\x08\x96\x01" + b"\x12\x02hi"))
     [(1, 150), (2, b'hi')]
     """
-    at, end = 0, len(data)
+    for key, at, end in spans(data, 0, len(data)):
+        yield key, (at if end < 0 else data[at:end])
+
+
+def spans(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Fields of the message `data[at:end]`: number, and `start, stop` of a message or `value, -1`."""
     while at < end:
-        tag, at = _varint(data, at)
-        kind = tag & 7
-        if kind == VARINT:
-            value, at = _varint(data, at)
-            yield tag >> 3, value
-            continue
-        if kind == BYTES:
-            size, at = _varint(data, at)
-        elif kind in (FIXED32, FIXED64):
-            size = 4 if kind == FIXED32 else 8
-        else:
-            raise HloError(f"not a protocol buffer: a field of wire type {kind}.")
-        if at + size > end:
-            raise HloError(f"truncated: a field of {size} bytes where {end - at} are left.")
-        yield tag >> 3, data[at : at + size]
-        at += size
+        key, start, stop, at = field(data, at, end)
+        yield key, start, stop
+
+
+def field(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:
+    """The field at one place as in `spans`, and what comes after it."""
+    tag, at = data[at], at + 1
+    if tag > 127:
+        tag, at = _varint(data, at - 1)
+    kind = tag & 7
+    if kind == VARINT:
+        value, at = _varint(data, at)
+        return tag >> 3, value, -1, at
+    if kind == BYTES:
+        size, at = _varint(data, at)
+    elif kind in (FIXED32, FIXED64):
+        size = 4 if kind == FIXED32 else 8
+    else:
+        raise HloError(f"not a protocol buffer: a field of wire type {kind}.")
+    if at + size > end:
+        raise HloError(f"truncated: a field of {size} bytes where {end - at} are left.")
+    return tag >> 3, at, at + size, at + size
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
     try:
-        while True:
-            byte = data[at]
+        value, shift = data[at], 7
+        while value >> shift:  # the bit of the last byte read that says there is one more
             at += 1
-            if byte < 128:
-                return value | byte << shift, at
-            value |= (byte & 127) << shift
+            value += (data[at] - 1) << shift
             shift += 7
+        return value, at + 1
     except IndexError:
         raise HloError("truncated in the middle of a number.") from None
 

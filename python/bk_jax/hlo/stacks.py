@@ -1,0 +1,81 @@
+"""Name stacks: which part of the model an instruction belongs to, also inside of functions.
+
+XLA writes whole stacks, `jit(train)/transpose(jvp())/while/body/dot_general`. A program that JAX only
+lowered has functions (of a `scan`, of a nested `jit`), and names in them are relative: `dot_general`.
+The names of the calls that lead there complete them; a function that is called twice has two stacks.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bk_jax.hlo import cost
+from bk_jax.hlo.model import Instruction, Module
+
+MOST = 32  # stacks of one instruction
+_SCOPE = re.compile(r"bk\.(keep|norm|sum)\[(.*?)\](?=/|$)")
+
+
+def name_stacks(module: Module, instruction: Instruction) -> tuple[str, ...]:
+    """The whole name stacks of an instruction, one for each way of calls that leads to it."""
+    name = instruction.op_name
+    if _is_whole(module, name):
+        return (name,)
+    outer = _scopes(module, module.computation_of[instruction.name])
+    return tuple("/".join(filter(None, (scope, name))) for scope in outer)
+
+
+def _scopes(module: Module, computation: str) -> tuple[str, ...]:
+    """Name stacks of the calls of a computation; `("",)` of the program itself."""
+    known = module.scopes
+    if computation not in known:
+        known[computation] = ("",)  # stops at a computation that calls itself
+        sites = module.call_sites.get(computation, ())[:MOST]
+        found = dict.fromkeys(stack for site in sites for stack in name_stacks(module, site))
+        known[computation] = tuple(found)[:MOST] or ("",)
+    return known[computation]
+
+
+def _is_whole(module: Module, name: str) -> bool:
+    return bool(name) and name.partition("/")[0] == module.top_scope
+
+
+def layers_in(stack: str) -> tuple[str, ...]:
+    """Parameters that an instruction was made for, from its name stack.
+
+    >>> layers_in("jit(step)/bk.norm[block/query,block/key]/cond/branch_0_fun/ffi_call")
+    ('block/query', 'block/key')
+    """
+    found = _SCOPE.findall(stack)
+    return tuple(found[-1][1].split(",")) if found else ()
+
+
+def layers_of(module: Module, instruction: Instruction) -> tuple[str, ...]:
+    """Parameters that an instruction was made for, by all its name stacks."""
+    stacks = name_stacks(module, instruction)
+    return tuple(dict.fromkeys(layer for stack in stacks for layer in layers_in(stack)))
+
+
+def runs(module: Module, instruction: Instruction) -> int:
+    """How often a step executes an instruction, by the loops around it and the calls that lead to it."""
+    return _runs(module, module.computation_of[instruction.name], {})
+
+
+def computation_runs(module: Module) -> dict[str, int]:
+    """How often a step runs each computation."""
+    known: dict[str, int] = {}
+    return {name: _runs(module, name, known) for name in module.computations}
+
+
+def _runs(module: Module, computation: str, known: dict[str, int]) -> int:
+    sites = module.call_sites.get(computation, ())
+    if computation == module.entry or not sites:
+        return 1
+    if computation not in known:
+        known[computation] = 1
+        outer = [module.computation_of[site.name] for site in sites]
+        times = [cost.trips(site) for site in sites]
+        known[computation] = sum(
+            n * _runs(module, name, known) for n, name in zip(times, outer, strict=True)
+        )
+    return known[computation]
