@@ -3,9 +3,14 @@
 `bk_jax.dp_value_and_grad(loss_fn)` stands where `jax.value_and_grad(loss_fn)` stood.
 """
 
-from bk_jax import ops, random
-from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
-from bk_jax.diagnose import diagnose
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bk_jax import ops, random
+    from bk_jax._diagnose import diagnose
+    from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
+    from bk_jax.overhead import tax
 
 __version__ = "0.1.0"
 
@@ -18,4 +23,32 @@ __all__ = [
     "dp_value_and_grad",
     "ops",
     "random",
+    "tax",
 ]
+
+# Where the public names stand. No module among them has the name of a function in it: importing that
+# module would put it in the function's place.
+_FUNCTIONS = {
+    "DPValueAndGrad": "api",
+    "Stats": "api",
+    "clipped_value_and_grad": "api",
+    "diagnose": "_diagnose",
+    "dp_value_and_grad": "api",
+    "tax": "overhead",
+}
+_MODULES = ("ops", "random")
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when they are asked for: `bk-hlo` does without JAX."""
+    if name in _MODULES:
+        return importlib.import_module(f"bk_jax.{name}")
+    if name not in _FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"bk_jax.{_FUNCTIONS[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -28,10 +28,11 @@ define_prng_impl = jex_random.define_prng_impl
 
 def _primitive(name: str) -> Any:
     """A primitive that the stable list lacks, from where it is defined; `None` if JAX has none."""
+    from jax._src import core as core_internal
     from jax._src.lax import lax as lax_internal
     from jax._src.lax import slicing as slicing_internal
 
-    homes = (prims, lax_internal, slicing_internal)
+    homes = (prims, lax_internal, slicing_internal, core_internal)
     return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
 
 
@@ -39,6 +40,7 @@ split_p = _primitive("split_p")
 stack_p = _primitive("stack_p")
 unstack_p = _primitive("unstack_p")
 optimization_barrier_p = _primitive("optimization_barrier_p")
+pvary_p = _primitive("pvary_p")  # says that a value may differ between devices of a shard_map
 
 
 def split_closed(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
@@ -103,3 +105,40 @@ def contains(jaxpr: Any, primitive: Any) -> bool:
         eqn.primitive is primitive or any(contains(inner, primitive) for inner in inner_jaxprs(eqn))
         for eqn in opened.eqns
     )
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """All equations of a jaxpr, at any depth."""
+    opened, _ = split_closed(jaxpr)
+    for eqn in opened.eqns:
+        yield eqn
+        for inner in inner_jaxprs(eqn):
+            yield from equations(inner)
+
+
+def collective_axes(eqn: Any) -> set[str]:
+    """The axes of the mesh along which an equation communicates."""
+    if eqn.primitive is pvary_p or eqn.primitive is prims.axis_index_p:
+        return set()
+    named = (eqn.params.get("axes"), eqn.params.get("axis_name"))
+    flat = [name for entry in named for name in (entry if isinstance(entry, tuple) else (entry,))]
+    return {name for name in flat if isinstance(name, str)}
+
+
+def varying(x: Any) -> frozenset[str]:
+    """The axes of a `shard_map` along which a value, or a type, differs from device to device."""
+    aval = x if hasattr(x, "weak_type") and not hasattr(x, "aval") else jax.typeof(x)
+    if hasattr(aval, "manual_axis_type"):
+        return frozenset(aval.manual_axis_type.varying)
+    return frozenset(getattr(aval, "vma", ()))  # JAX before 0.10
+
+
+def struct_like(struct: jax.ShapeDtypeStruct, x: Any) -> jax.ShapeDtypeStruct:
+    """A result of a custom call that differs along the axes along which `x` does."""
+    if not varying(x):
+        return struct
+    aval = jax.typeof(x)
+    name = "manual_axis_type" if hasattr(aval, "manual_axis_type") else "vma"
+    kind: dict[str, Any] = {name: getattr(aval, name)}
+    uncut = jax.sharding.NamedSharding(aval.sharding.mesh, jax.sharding.PartitionSpec())
+    return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=uncut, **kind)

@@ -15,6 +15,8 @@ from bk_jax import validate
 from bk_jax.clip import Clipping, ClippingFunction, make_clipping
 from bk_jax.clipped_sum import ClippedSum, Task, clipped_sum
 from bk_jax.explain import Explanation, make_explanation
+from bk_jax.manual import Manual, check_loss, check_noise, vary
+from bk_jax.manual import find as find_manual
 from bk_jax.methods import Method, get_method
 from bk_jax.microbatch import in_microbatches
 from bk_jax.noise import add_noise
@@ -212,15 +214,18 @@ class DPValueAndGrad:
         """Computes the value and the private gradient; see `dp_value_and_grad`."""
         validate.key_given(key, self.noise_multiplier)
         parameters, batch, size = self._arguments(args)
-        is_padding = _padding(is_padding_example, size)
+        manual = find_manual(jax.tree_util.tree_leaves(batch))
+        if key is not None:
+            check_noise(manual, key)
+        is_padding = vary(_padding(is_padding_example, size), manual.examples)
         clipping = self._clipping(parameters)
         traced, plan = self._prepare(args, kwargs, parameters, batch, clipping)
-        result = self._clipped_sum(traced, plan, clipping, parameters, batch, is_padding)
-        grads = self._gradients(result.sums, parameters, clipping, key)
-        value = _mean_loss(result.losses, is_padding)
+        result = self._clipped_sum(traced, plan, clipping, parameters, batch, is_padding, manual)
+        grads = self._gradients(result.sums, parameters, clipping, key, manual)
+        value = _mean_loss(result.losses, is_padding, manual)
         aux = jax.tree_util.tree_unflatten(traced.aux_treedef, result.aux)
         out = ((value, aux) if self.signature.has_aux else value, grads)
-        return (*out, _stats(result, is_padding)) if self.return_stats else out
+        return (*out, _stats(result, is_padding, manual)) if self.return_stats else out
 
     def _arguments(self, args: tuple[Any, ...]) -> tuple[Parameters, Any, int]:
         signature = self.signature
@@ -230,7 +235,8 @@ class DPValueAndGrad:
         batch = tuple(jax.tree_util.tree_map(jnp.asarray, args[i]) for i in signature.batch_argnums)
         size = validate.batch_size(batch[0] if len(batch) == 1 else batch)
         keys = jax.random.split(args[prng[0]], size) if prng else None
-        return parameters, (batch, keys), size
+        manual = find_manual(jax.tree_util.tree_leaves(batch))
+        return manual.copies(parameters), (batch, keys), size
 
     def _clipping(self, parameters: Parameters) -> Clipping:
         tree = parameters.treedef.children()[0] if self.single else parameters.treedef
@@ -245,10 +251,15 @@ class DPValueAndGrad:
         clipping: Clipping,
     ) -> tuple[Traced, Plan]:
         """Traces the loss of one example and decides how each parameter is handled."""
+        manual = find_manual(jax.tree_util.tree_leaves(batch))
         example = jax.tree_util.tree_map(
-            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch
+            # inside a shard_map an example that says along which axes it differs
+            lambda x: x[0] if manual.examples else jax.ShapeDtypeStruct(x.shape[1:], x.dtype),
+            batch,
         )
         traced = trace_loss(self.loss_fn, self.signature, args, kwargs, parameters, example)
+        if manual:
+            check_loss(manual, traced.jaxpr)
         found = find_sites(traced.jaxpr, traced.num_leaves)
         forced = force_routes(self.routes, traced.leaves)
         return traced, make_plan(found, traced.leaves, clipping.groups, self.method, forced)
@@ -261,21 +272,29 @@ class DPValueAndGrad:
         parameters: Parameters,
         batch: Any,
         is_padding: jax.Array,
+        manual: Manual,
     ) -> ClippedSum:
         arrays = [jnp.asarray(array) for array in parameters.trainable_arrays()]
         examples = jax.tree_util.tree_leaves(batch)
         twice = self.method.second_backward and traced.is_surely_linear
-        task = Task(traced, plan, clipping, twice, arrays)
+        task = Task(traced, plan, clipping, twice, arrays, manual)
         size = 1 if self.method.loop else self.microbatch_size
         if size is None or size >= is_padding.shape[0]:
             return clipped_sum(task, examples, is_padding)
         return in_microbatches(task, examples, is_padding, size)
 
     def _gradients(
-        self, sums: list[jax.Array], parameters: Parameters, clipping: Clipping, key: Any
+        self,
+        sums: list[jax.Array],
+        parameters: Parameters,
+        clipping: Clipping,
+        key: Any,
+        manual: Manual,
     ) -> Any:
+        sums = [manual.add_up(total) for total in sums]
         if key is not None:
-            sums = add_noise(sums, key, self.noise_multiplier * clipping.sensitivity())
+            with jax.named_scope("bk.noise"):
+                sums = add_noise(sums, key, self.noise_multiplier * clipping.sensitivity(), manual)
         scaled = [
             (total / self.normalize_by).astype(self.dtype or leaf.dtype)
             for total, leaf in zip(sums, parameters.trainable_leaves(), strict=True)
@@ -342,18 +361,18 @@ def _padding(is_padding_example: Any, size: int) -> jax.Array:
     return jnp.asarray(is_padding_example)
 
 
-def _mean_loss(losses: jax.Array, is_padding: jax.Array) -> jax.Array:
+def _mean_loss(losses: jax.Array, is_padding: jax.Array, manual: Manual) -> jax.Array:
     dtype = accumulation_dtype(losses.dtype)
-    total = jnp.sum(jnp.where(is_padding, 0, losses.astype(dtype)))
-    count = jnp.maximum(jnp.sum(~is_padding), 1)
+    total = manual.add_up(jnp.sum(jnp.where(is_padding, 0, losses.astype(dtype))))
+    count = jnp.maximum(manual.add_up(jnp.sum(~is_padding)), 1)
     return (total / count).astype(losses.dtype)
 
 
-def _stats(result: ClippedSum, is_padding: jax.Array) -> Stats:
+def _stats(result: ClippedSum, is_padding: jax.Array, manual: Manual) -> Stats:
     """Norms and factors are `[B]`, or `[B, groups]` when there are several clip groups."""
     norms, factors = result.norms, result.factors
     real = ~is_padding
-    count = jnp.maximum(jnp.sum(real), 1)
+    count = jnp.maximum(manual.add_up(jnp.sum(real)), 1)
     clipped = jnp.any(factors < 1, axis=1) & real
     nonfinite = ~jnp.all(jnp.isfinite(norms), axis=1) & real
     if norms.shape[1] == 1:
@@ -362,6 +381,6 @@ def _stats(result: ClippedSum, is_padding: jax.Array) -> Stats:
         losses=result.losses,
         norms=norms,
         clip_factors=factors,
-        clipped_fraction=jnp.sum(clipped) / count,
-        nonfinite_count=jnp.sum(nonfinite),
+        clipped_fraction=manual.add_up(jnp.sum(clipped)) / count,
+        nonfinite_count=manual.add_up(jnp.sum(nonfinite)),
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from bk_jax import validate
 from bk_jax.ops.clip_factor import clip_factor, safe_factor, total_norm
+from bk_jax.partition import Rule, Shards, partitioned
 
 ClippingFunction = Callable[[jax.Array], jax.Array]
 
@@ -36,11 +37,23 @@ class Clipping:
         sq_norms = jnp.stack(list(uppers))
         clip_norm = jnp.asarray(self.norms[group], sq_norms.dtype)
         if isinstance(self.function, str):
-            factor, _ = clip_factor(sq_norms, clip_norm, is_padding, clipping=self.function)
-            return factor
+            return _factors(self.function, sq_norms, clip_norm, is_padding)
         norm = total_norm(sq_norms)
         factor = jnp.broadcast_to(self.function(norm), norm.shape).astype(norm.dtype)
         return safe_factor(factor, norm, clip_norm, is_padding)
+
+
+def _factors(
+    function: str, sq_norms: jax.Array, clip_norm: jax.Array, is_padding: jax.Array
+) -> jax.Array:
+    """Each device has the factors of its own examples."""
+
+    def clip(shards: Shards, *operands: jax.Array) -> tuple[jax.Array]:
+        factor, _ = clip_factor(*operands, clipping=function)
+        return (factor,)
+
+    rule = Rule(("k b", "", "b"), ("b",), frozenset({"k"}))
+    return partitioned(clip, rule, sq_norms, clip_norm, is_padding)[0]
 
 
 def make_clipping(

@@ -9,6 +9,7 @@ gradients that clipping would throw away are never formed.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -16,10 +17,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bk_jax import blocks, ops
+from bk_jax import blocks
 from bk_jax.blocks import Kept
 from bk_jax.book import evaluate, zero_tap
 from bk_jax.clip import Clipping
+from bk_jax.manual import NOT_MANUAL, Manual, vary
+from bk_jax.norms import Term, squared_norms
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
 from bk_jax.plan import Plan
 from bk_jax.replay import Book
@@ -44,6 +47,7 @@ class Task(NamedTuple):
     clipping: Clipping
     second_backward: bool
     arrays: Sequence[jax.Array]  # the trainable parameters
+    manual: Manual = NOT_MANUAL  # inside a shard_map
 
 
 class _Pass(NamedTuple):
@@ -70,7 +74,8 @@ def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array
             _add_sums(task, first, group, factor, sums)
     for leaf in task.plan.unused:
         array = task.arrays[leaf]
-        sums[leaf] = jnp.zeros(array.shape, accumulation_dtype(array.dtype))
+        zeros = jnp.zeros(array.shape, accumulation_dtype(array.dtype))
+        sums[leaf] = task.manual.vary(zeros, array)
     ordered = [sums[leaf] for leaf in range(task.traced.num_leaves)]
     return ClippedSum(ordered, first.losses, first.aux, norms, factors)
 
@@ -98,8 +103,11 @@ def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Arra
             (value, *aux), book = evaluate(task.traced.jaxpr, [*leaves, *example], taps, sites)
             return value, (aux, book)
 
-        taps = {path: zero_tap(site) for path, site in sites.items()}
-        leaf_taps = {leaf: jnp.zeros_like(task.arrays[leaf]) for leaf in plan.tapped}
+        taps = {path: vary(zero_tap(site), site.varying) for path, site in sites.items()}
+        leaf_taps = {
+            leaf: task.manual.vary(jnp.zeros_like(task.arrays[leaf]), task.arrays[leaf])
+            for leaf in plan.tapped
+        }
         value, pullback, (aux, book) = jax.vjp(loss, taps, leaf_taps, has_aux=True)
         seed = jnp.ones_like(value) if weight is None else weight.astype(value.dtype)
         return value, aux, book, pullback(seed)
@@ -110,10 +118,14 @@ def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Arra
     return _Pass(losses, aux, _keep(task, book, taps), leaf_gradients)
 
 
-def _scope(task: Task, step: str, leaves: Iterable[int]) -> AbstractContextManager[None]:
+def _scope_name(task: Task, step: str, leaves: Iterable[int]) -> str:
     """Names what is computed for some parameters: `bk-hlo` reads it from the compiled program."""
     paths = ",".join(task.traced.leaves[leaf].path for leaf in dict.fromkeys(leaves))
-    return jax.named_scope(f"bk.{step}[{paths}]")
+    return f"bk.{step}[{paths}]"
+
+
+def _scope(task: Task, step: str, leaves: Iterable[int]) -> AbstractContextManager[None]:
+    return jax.named_scope(_scope_name(task, step, leaves))
 
 
 def _keep(task: Task, book: Book, taps: Any) -> list[Kept]:
@@ -126,15 +138,44 @@ def _keep(task: Task, book: Book, taps: Any) -> list[Kept]:
 
 def _clip(task: Task, first: _Pass, is_padding: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Factors and norm estimates, both `[B, groups]`."""
-    parts: list[list[SquaredNorms]] = [[] for _ in task.clipping.norms]
-    for numbers in task.plan.norm_calls:
-        together = [leaf for number in numbers for leaf in task.plan.blocks[number].leaves]
-        with _scope(task, "norm", together):
-            norms = blocks.norms([first.kept[number] for number in numbers])
-        parts[task.plan.blocks[numbers[0]].group].append(norms)
+    parts = _norms(task, first)
+    with jax.named_scope("bk.clip"):
+        return _factors(task, parts, is_padding)
+
+
+def _norms(task: Task, first: _Pass) -> list[list[SquaredNorms]]:
+    """The squared norms that make up each group's."""
+    terms = [_term(task, first, numbers) for numbers in task.plan.norm_calls]
     for leaf, gradients in first.leaf_gradients.items():
-        with _scope(task, "norm", [leaf]):
-            parts[task.plan.groups[leaf]].append(ops.sum_of_squares(gradients))
+        own = blocks.norms_of(gradients)
+        terms.append(_named(task, own, [leaf]))
+    parts: list[list[SquaredNorms]] = [[] for _ in task.clipping.norms]
+    for term, norms in zip(terms, squared_norms(terms), strict=True):
+        parts[term.group].append(norms)
+    return parts
+
+
+def _term(task: Task, first: _Pass, numbers: Sequence[int]) -> Term:
+    """The norms of blocks that are taken together."""
+    together = [leaf for number in numbers for leaf in task.plan.blocks[number].leaves]
+    with _scope(task, "norm", together):
+        term = blocks.norms([first.kept[number] for number in numbers])
+    return _named(task, term, together)
+
+
+def _named(task: Task, term: Term, leaves: Sequence[int]) -> Term:
+    """The term with all that depends on the parameters it is for."""
+    return dataclasses.replace(
+        term,
+        scope=_scope_name(task, "norm", leaves),
+        group=task.plan.groups[leaves[0]],
+        axes=task.manual.parts(task.arrays[leaves[0]]),
+    )
+
+
+def _factors(
+    task: Task, parts: list[list[SquaredNorms]], is_padding: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     dtype = accumulation_dtype(*(n.upper.dtype for norms in parts for n in norms))
     zero = jnp.zeros(is_padding.shape, dtype)
     factors, estimates = [], []
@@ -160,4 +201,4 @@ def _add_sums(
     for leaf, gradients in given.leaf_gradients.items():
         if task.plan.groups[leaf] == group:
             with _scope(task, "sum", [leaf]):
-                sums[leaf] = ops.weighted_sum(factor, gradients)
+                sums[leaf] = blocks.weighted_sum(factor, gradients)

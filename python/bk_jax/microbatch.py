@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from bk_jax.clipped_sum import ClippedSum, Task, clipped_sum
 from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.partition import many_devices
 
 
 def in_microbatches(
@@ -21,19 +22,23 @@ def in_microbatches(
     batch = is_padding.shape[0]
     count = -(-batch // size)
     fill = count * size - batch
-    stacked = [_stack(_fill(x, fill), count) for x in examples]
-    padding = _stack(jnp.concatenate([is_padding, jnp.ones(fill, bool)]), count)
+    strided = many_devices() and not task.manual
+    stacked = [_stack(_fill(x, fill), count, strided) for x in examples]
+    filled = jnp.concatenate([is_padding, jnp.ones(fill, bool)]) if fill else is_padding
+    padding = _stack(filled, count, strided)
 
     def step(sums: list[jax.Array], piece: tuple[list[jax.Array], jax.Array]) -> tuple:
         result = clipped_sum(task, *piece)
         total = [a + b for a, b in zip(sums, result.sums, strict=True)]
         return total, result._replace(sums=[])
 
-    zeros = [jnp.zeros(x.shape, accumulation_dtype(x.dtype)) for x in task.arrays]
+    zeros = [
+        task.manual.vary(jnp.zeros(x.shape, accumulation_dtype(x.dtype)), x) for x in task.arrays
+    ]
     sums: list[jax.Array]
     rest: ClippedSum
     sums, rest = jax.lax.scan(step, zeros, (stacked, padding))
-    flat: ClippedSum = jax.tree_util.tree_map(lambda x: x.reshape(-1, *x.shape[2:])[:batch], rest)
+    flat: ClippedSum = jax.tree_util.tree_map(lambda x: _unstack(x, strided)[:batch], rest)
     return flat._replace(sums=sums)
 
 
@@ -44,5 +49,16 @@ def _fill(array: jax.Array, fill: int) -> jax.Array:
     return jnp.concatenate([array, jnp.repeat(array[:1], fill, axis=0)])
 
 
-def _stack(array: jax.Array, count: int) -> jax.Array:
-    return array.reshape(count, -1, *array.shape[1:])
+def _stack(array: jax.Array, count: int, strided: bool) -> jax.Array:
+    """`[count, size, ...]`; strided, every microbatch has examples of all devices that share the batch.
+
+    A batch in order would be one device's microbatches first, and each would have to be handed round.
+    """
+    if not strided:
+        return array.reshape(count, -1, *array.shape[1:])
+    return jnp.swapaxes(array.reshape(-1, count, *array.shape[1:]), 0, 1)
+
+
+def _unstack(array: jax.Array, strided: bool) -> jax.Array:
+    array = jnp.swapaxes(array, 0, 1) if strided else array
+    return array.reshape(-1, *array.shape[2:])

@@ -21,17 +21,55 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import ops
+from bk_jax.manual import NOT_MANUAL, Manual, place
 from bk_jax.ops.chacha import KEY_WORDS
+from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.partition import Rule, Shards, partitioned
 from bk_jax.random import is_chacha
 
 # "bkjx": keeps noise apart from what a user draws from the same key, unless they fold in just this.
 NOISE_TAG = 0x626B6A78
 
 
-def add_noise(sums: Sequence[jax.Array], key: Any, stddev: Any) -> list[jax.Array]:
+def add_noise(
+    sums: Sequence[jax.Array], key: Any, stddev: Any, manual: Manual = NOT_MANUAL
+) -> list[jax.Array]:
     """Adds `N(0, stddev^2)` to every element; array number `i` draws from stream `i` of the key."""
     words = noise_key(key)
-    return [ops.gaussian(total, words, stddev, stream=i) for i, total in enumerate(sums)]
+    if manual:
+        return [_add_to_part(total, words, stddev, i, manual) for i, total in enumerate(sums)]
+    return [_add(total, words, stddev, i) for i, total in enumerate(sums)]
+
+
+def _add_to_part(
+    total: jax.Array, words: jax.Array, stddev: Any, stream: int, manual: Manual
+) -> jax.Array:
+    """The noise of this device's part inside a `shard_map`."""
+    found = place(manual, total)
+    if found is None:
+        return ops.gaussian(total, words, stddev, stream=stream)
+    start, whole = found
+    part = total.reshape(total.shape or (1,))
+    noisy = ops.gaussian(part, words, stddev, stream=stream, start=start, whole=whole)
+    return noisy.reshape(total.shape)
+
+
+def _add(total: jax.Array, words: jax.Array, stddev: Any, stream: int) -> jax.Array:
+    """Each device makes the noise of its own part, from the places of that part in the whole array."""
+    whole = total.shape
+    names = [f"x{i}" for i in range(total.ndim)]
+
+    def draw(shards: Shards, part: jax.Array, words: jax.Array, stddev: Any) -> tuple[jax.Array]:
+        if not shards.over(*names):
+            return (ops.gaussian(part, words, stddev, stream=stream),)
+        start = [shards.start(name, size) for name, size in zip(names, part.shape, strict=True)]
+        place = jnp.stack([jnp.asarray(first, jnp.int32) for first in start])
+        return (ops.gaussian(part, words, stddev, stream=stream, start=place, whole=whole),)
+
+    labels = " ".join(names)
+    rule = Rule((labels, "k", ""), (labels,), frozenset({"k"}))
+    deviation = jnp.asarray(stddev, accumulation_dtype(total.dtype))
+    return partitioned(draw, rule, total, words, deviation)[0]
 
 
 def noise_key(key: Any) -> jax.Array:

@@ -16,6 +16,7 @@ import jax
 
 from bk_jax import _compat
 from bk_jax._compat import prims
+from bk_jax.constraints import constrain, sharding_constraint_p
 from bk_jax.sites import Path
 
 Extras = Mapping[Path, Any]
@@ -62,6 +63,8 @@ class Replay:
                     below = {k: v for k, v in extras.items() if k[: len(here)] == here}
                     outs, records = _ENTER[eqn.primitive](self, eqn, operands, below, here, depth)
                     book.update(records)
+                elif eqn.primitive is sharding_constraint_p:
+                    outs = [constrain(eqn, operands[0])]
                 else:
                     outs = _compat.bind(eqn, operands)
             env.update(zip(eqn.outvars, outs, strict=True))

@@ -49,6 +49,7 @@ class Site:
     primitive: str
     source: str
     scope: str
+    varying: frozenset[str] = frozenset()  # axes of a shard_map along which the result differs
 
     @property
     def leaves(self) -> tuple[int, ...]:
@@ -216,6 +217,7 @@ def _match(
         primitive=str(eqn.primitive),
         source=source,
         scope=_compat.name_stack(eqn),
+        varying=_compat.varying(eqn.outvars[0].aval),
     )
 
 

@@ -16,6 +16,26 @@ def test_importing_the_core_imports_nothing_of_the_extras():
     """)
 
 
+def test_reading_dumps_does_without_jax():
+    run_python("""
+        import sys
+        import bk_jax.hlo.cli
+        assert "jax" not in sys.modules
+    """)
+
+
+def test_public_names_are_there_in_every_order_of_imports():
+    run_python("""
+        import bk_jax._diagnose, bk_jax.overhead, bk_jax
+        assert callable(bk_jax.diagnose) and callable(bk_jax.tax)
+        from bk_jax import *
+        found = {name: globals()[name] for name in bk_jax.__all__}
+        assert found == {name: getattr(bk_jax, name) for name in bk_jax.__all__}
+        assert set(found) <= set(dir(bk_jax)) and not hasattr(bk_jax, "nothing")
+        assert found["diagnose"] is bk_jax._diagnose.diagnose
+    """)
+
+
 def test_without_the_extras_plans_exist_and_questions_to_them_name_the_extra():
     run_python("""
         import sys

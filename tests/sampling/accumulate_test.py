@@ -58,6 +58,19 @@ def test_of_no_parts_comes_pure_noise():
     assert np.asarray(grads["w"]).all()
 
 
+def test_further_arguments_reach_the_loss():
+    def shifted(params, x, *, frozen):
+        return linear_loss(params, x) + frozen @ params["w"]
+
+    grad_fn = bk_jax.dp_value_and_grad(shifted, l2_clip_norm=64.0)
+    frozen = np.asarray([1, 2, 3], np.float32)
+    _, added = sampling.accumulated(grad_fn)(start(), parts(rows(11), 4), key=KEY, frozen=frozen)
+    _, whole = jax.jit(grad_fn)(start(), rows(11), key=KEY, frozen=frozen)
+    equal(added, whole)
+    with pytest.raises(TypeError, match="frozen"):
+        sampling.accumulated(grad_fn)(start(), parts(rows(11), 4), key=KEY)
+
+
 def test_each_example_is_clipped_by_itself():
     grad_fn = bk_jax.dp_value_and_grad(lambda w, x: jnp.sum(w * x), noise_multiplier=0.0)
     _, grad = sampling.accumulated(grad_fn)(np.float32(0), parts(np.full((10, 1), 9.0), 4))

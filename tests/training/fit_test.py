@@ -68,6 +68,19 @@ def equal(left, right):
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
+def with_offset(params, batch, *, frozen):
+    return loss_fn(params | {"b": params["b"] + frozen}, batch)
+
+
+@pytest.mark.parametrize("plan", [PLAN, ANY_SIZE], ids=["one program", "in parts"])
+def test_the_loss_gets_its_further_arguments(tmp_path, plan):
+    options = {"plan": plan, "key": KEY}
+    offset = np.float32(0.5)
+    passed = fit(tmp_path / "a", with_offset, loss_kwargs={"frozen": offset}, **options)
+    closed = fit(tmp_path / "b", lambda p, b: with_offset(p, b, frozen=offset), **options)
+    equal(passed.params, closed.params)
+
+
 class Loss:
     """The loss, counting how often it is traced."""
 
@@ -346,3 +359,9 @@ def test_checkpoints_without_their_ledger_are_refused(copied):
     (copied / "run.ledger").unlink()
     with pytest.raises(privacy.LedgerError, match="copy that file along with the checkpoint"):
         fit(copied)
+
+
+def test_several_processes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(ValueError, match=r"fit is for one process; docs/devices\.md has the loop"):
+        fit(tmp_path)

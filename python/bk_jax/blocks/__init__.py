@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from bk_jax.blocks import conv, dense, lookup, tied
-from bk_jax.blocks.kept import Kept
-from bk_jax.ops.numerics import SquaredNorms
+from bk_jax.blocks.kept import Kept, norms_of, weighted_sum
+from bk_jax.norms import Term
 from bk_jax.plan import Block
 from bk_jax.sites import Path
 
@@ -23,11 +23,11 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     return _KEEP[block.kind](block, book, taps)
 
 
-def norms(together: Sequence[Kept]) -> SquaredNorms:
+def norms(together: Sequence[Kept]) -> Term:
     """Squared norms `[B]` of one block, or the sum for several that read the same activations."""
     if len(together) == 1:
         return together[0].norms()
     return dense.shared_norms(cast("Sequence[dense.Dense]", together))
 
 
-__all__ = ["Kept", "keep", "norms"]
+__all__ = ["Kept", "keep", "norms", "norms_of", "weighted_sum"]

@@ -20,8 +20,10 @@ import numpy as np
 
 from bk_jax import ops
 from bk_jax.blocks.kept import Kept, Stored, stack_lengths, to_leaves
+from bk_jax.norms import Part, Term, add_up
 from bk_jax.ops.conv import Form
 from bk_jax.ops.numerics import SquaredNorms, inflate, unit_roundoff
+from bk_jax.partition import Rule, Shards, partitioned
 from bk_jax.plan import Block
 from bk_jax.rules.conv import ConvUse
 from bk_jax.sites import Path, ScanAxis, Site
@@ -41,21 +43,33 @@ class Conv:
     block: Block
     operands: tuple[Operands, ...]
 
-    def norms(self) -> SquaredNorms:
+    def norms(self) -> Term:
         """From Gram matrices, or from kernel gradients that are not kept."""
-        sites, operands = self.block.sites, self.operands
-        ghost = self.block.route == "ghost"
-        if ghost and self.block.cost.gram is None:
-            return _patch_norms(sites, operands)
-        if len(operands) > 1:
-            return _norms_of_sum(sites, operands)
-        return _norms(sites[0], operands[0], "pixel_gram" if ghost else "direct")
+        sites, route, gram = self.block.sites, self.block.route, self.block.cost.gram
+
+        def norms(shards: Shards, *arrays: jax.Array) -> list[Part]:
+            operands = _pairs(arrays)
+            if route == "ghost" and gram is None:
+                found = _patch_norms(sites, operands)
+            elif len(operands) > 1:
+                found = _norms_of_sum(sites, operands)
+            else:
+                form: Form = "pixel_gram" if route == "ghost" else "direct"
+                found = _norms(sites[0], operands[0], form)
+            return [Part(found, ("w", "c", "o"))]
+
+        arrays = [array for both in self._canonical() for array in both]
+        return Term(norms, arrays, _labels(sites), _whole(sites))
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """The kernel gradient of the whole batch at the scaled output gradients."""
-        sites = zip(self.block.sites, self.operands, strict=True)
+        sites = zip(self.block.sites, self._canonical(), strict=True)
         parts = [_sum(site, both, factor) for site, both in sites]
         return to_leaves(self.block, sum(parts[1:], parts[0]))
+
+    def _canonical(self) -> list[Operands]:
+        sites = zip(self.block.sites, self.operands, strict=True)
+        return [_canonical(site, both) for site, both in sites]
 
 
 def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
@@ -63,34 +77,82 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     operands = tuple(Operands(book[site.path], taps[site.path]) for site in block.sites)
     if block.route != "store":
         return Conv(block, operands)
-    if len(operands) == 1:
-        return Stored(block, *_grads(block.sites[0], operands[0]))
-    return Stored(block, _sum_of_grads(block.sites, operands))
+    stored = [_store(site, both) for site, both in zip(block.sites, operands, strict=True)]
+    if len(stored) == 1:
+        return Stored(block, *stored[0])
+    parts = [gradients for gradients, _ in stored]
+    return Stored(block, sum(parts[1:], parts[0]))
+
+
+def _store(site: Site, both: Operands) -> tuple[jax.Array, SquaredNorms]:
+    """Gradients `[B, stack..., *weight_shape]` of every example, and their norms."""
+
+    def grads(shards: Shards, x: jax.Array, g: jax.Array) -> tuple[jax.Array, ...]:
+        gradients, norms = _grads(site, Operands(x, g))
+        return gradients, *add_up(shards, norms, ("w", "c", "o"))
+
+    channels = _channels(site)
+    rule = Rule(_labels([site]), (f"b w x y z {channels}", "b", "b"), _whole([site]), exchange="b")
+    gradients, *norms = partitioned(grads, rule, *_canonical(site, both))
+    batch = both.image.shape[0]
+    return _to_weight(site, gradients, (batch,)), SquaredNorms(*norms)
+
+
+def _sum(site: Site, both: Operands, factor: jax.Array) -> jax.Array:
+    """The clipped sum, `[stack..., *weight_shape]`."""
+    stacked = both.image.shape[1] != 1
+
+    def add(shards: Shards, x: jax.Array, factor: jax.Array, g: jax.Array) -> tuple[jax.Array]:
+        def one(x: jax.Array, g: jax.Array) -> jax.Array:
+            return ops.conv_sum(x, factor, g, _window(site.use))
+
+        total = jax.vmap(one, in_axes=1)(x, g) if stacked else one(x[:, 0], g[:, 0])
+        return (shards.sum(total, "b"),)
+
+    image, gradient = _labels([site])
+    result = f"{'w ' if stacked else ''}x y z {_channels(site)}"
+    rule = Rule((image, "b", gradient), (result,), _whole([site]), scatters=True)
+    (total,) = partitioned(add, rule, both.image, factor, both.gradient)
+    return _to_weight(site, total, ())
+
+
+def _labels(sites: Sequence[Site]) -> tuple[str, ...]:
+    """Factors of the canonical arrays: examples, weights, images, pixels, channels."""
+    return tuple(
+        label
+        for i in range(len(sites))
+        for label in (f"b w i{i} d{i} h{i} v{i} c", f"b w i{i} e{i} j{i} u{i} o")
+    )
+
+
+def _whole(sites: Sequence[Site]) -> frozenset[str]:
+    """Pixels overlap; channels of several groups are cut by group already."""
+    pixels = {f"{name}{i}" for i in range(len(sites)) for name in "idhveju"} | set("xyz")
+    return frozenset(pixels | ({"c", "o"} if sites[0].use.groups > 1 else set()))
+
+
+def _channels(site: Site) -> str:
+    """Factors of the channels of a kernel; with groups it has only a part of the image's."""
+    return "part o" if site.use.groups > 1 else "c o"
+
+
+def _pairs(arrays: Sequence[jax.Array]) -> list[Operands]:
+    return [Operands(*pair) for pair in zip(arrays[::2], arrays[1::2], strict=True)]
 
 
 def _norms(site: Site, both: Operands, form: Form) -> SquaredNorms:
-    x, g = (_one_per_weight(part) for part in _canonical(site, both))
+    x, g = (_one_per_weight(part) for part in both)
     norms = ops.conv_norm(x, g, _window(site.use), form)
     return _add_weights(norms, both.image.shape[0])
 
 
 def _grads(site: Site, both: Operands) -> tuple[jax.Array, SquaredNorms]:
-    """Gradients `[B, stack..., *weight_shape]` of every example, and their norms."""
+    """Gradients `[B, weights, kD, kH, kW, cin, O]` of every example, and their norms."""
     batch = both.image.shape[0]
-    x, g = (_one_per_weight(part) for part in _canonical(site, both))
+    x, g = (_one_per_weight(part) for part in both)
     grads, norms = ops.conv_grad(x, g, _window(site.use))
-    return _to_weight(site, grads, (batch,)), _add_weights(norms, batch)
-
-
-def _sum(site: Site, both: Operands, factor: jax.Array) -> jax.Array:
-    """The clipped sum, `[stack..., *weight_shape]`."""
-
-    def one(x: jax.Array, g: jax.Array) -> jax.Array:
-        return ops.conv_sum(x, factor, g, _window(site.use))
-
-    x, g = _canonical(site, both)
-    total = jax.vmap(one, in_axes=1)(x, g) if x.shape[1] != 1 else one(x[:, 0], g[:, 0])
-    return _to_weight(site, total, ())
+    stacked = grads.reshape(batch, both.image.shape[1], *grads.shape[1:])
+    return stacked, _add_weights(norms, batch)
 
 
 def _sum_of_grads(sites: Sequence[Site], operands: Sequence[Operands]) -> jax.Array:
@@ -103,7 +165,7 @@ def _patch_norms(sites: Sequence[Site], operands: Sequence[Operands]) -> Squared
     patches, rows = [], []
     for site, both in zip(sites, operands, strict=True):
         window = _window(site.use)
-        x, g = (_one_per_weight(part) for part in _canonical(site, both))
+        x, g = (_one_per_weight(part) for part in both)
         patches.append(ops.conv_patches(x, g.shape[2:5], window))
         rows.append(ops.conv_rows(g, window.groups))
     batch = operands[0].image.shape[0]

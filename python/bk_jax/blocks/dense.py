@@ -11,9 +11,15 @@ import jax.numpy as jnp
 
 from bk_jax import ops
 from bk_jax.blocks.kept import Kept, Stored, merge_scans, stack_lengths, to_leaves
+from bk_jax.norms import Part, Term, add_up
 from bk_jax.ops.numerics import SquaredNorms
+from bk_jax.partition import Rule, Shards, partitioned
 from bk_jax.plan import Block
 from bk_jax.sites import Path, Site
+
+LEFT, RIGHT = "b n t m", "b n t k"
+POSITIONS = frozenset({"t"})
+STORE = Rule((LEFT, RIGHT), ("b n m k", "b", "b"), POSITIONS, exchange="b")
 
 
 class Operands(NamedTuple):
@@ -31,26 +37,49 @@ class Dense:
     operands: Operands
     ghost: bool
 
-    def norms(self) -> SquaredNorms:
-        """From Gram matrices, or from the gradient without keeping it."""
+    def norms(self) -> Term:
+        """From Gram matrices, or from the gradient without keeping it.
+
+        A part of the rows or columns has its own part of the norm; positions are needed together.
+        """
         norm = ops.ghost_norm if self.ghost else ops.direct_norm
-        return norm(*self.operands)
+
+        def norms(shards: Shards, left: jax.Array, right: jax.Array) -> list[Part]:
+            return [Part(norm(left, right), ("n", "m", "k"))]
+
+        return Term(norms, self.operands, (LEFT, RIGHT), POSITIONS)
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """One gemm over all examples."""
-        total = ops.clipped_gemm(self.operands.left, factor, self.operands.right)
+
+        def add(
+            shards: Shards, left: jax.Array, factor: jax.Array, right: jax.Array
+        ) -> tuple[jax.Array]:
+            return (shards.sum(ops.clipped_gemm(left, factor, right), "b", "t"),)
+
+        rule = Rule((LEFT, "b", RIGHT), ("n m k",), scatters=True)
+        (total,) = partitioned(add, rule, self.operands.left, factor, self.operands.right)
         return to_leaves(self.block, to_weight(self.block.sites[0], total))
 
 
-def shared_norms(layers: Sequence[Dense]) -> SquaredNorms:
+def shared_norms(layers: Sequence[Dense]) -> Term:
     """Squared norms of layers with the same activations, added up.
 
     They are one layer whose output gradients stand next to each other: the Gram matrix of the
-    activations is made once.
+    activations is made once. Not so for gradients that are cut in different ways over devices.
     """
     pairs = [_activation_and_gradient(layer) for layer in layers]
-    activation = pairs[0].left
-    return ops.ghost_norm(activation, jnp.concatenate([pair.right for pair in pairs], axis=3))
+    names = [f"k{number}" for number in range(len(pairs))]
+
+    def norms(shards: Shards, activation: jax.Array, *gradients: jax.Array) -> list[Part]:
+        if len({shards.over(name) for name in names}) == 1:
+            together = jnp.concatenate(gradients, axis=3)
+            return [Part(ops.ghost_norm(activation, together), ("n", "m", names[0]))]
+        each = zip(gradients, names, strict=True)
+        return [Part(ops.ghost_norm(activation, g), ("n", "m", name)) for g, name in each]
+
+    labels = (LEFT, *(f"b n t {name}" for name in names))
+    return Term(norms, (pairs[0].left, *(pair.right for pair in pairs)), labels, POSITIONS)
 
 
 def _activation_and_gradient(layer: Dense) -> Operands:
@@ -62,9 +91,14 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     """The kept arrays of a block of dense sites."""
     both = operands(block.sites, book, taps)
     if block.route == "store":
-        gradients, squares = ops.per_sample_grad(*both)
-        return Stored(block, to_weight(block.sites[0], gradients), squares)
+        gradients, *squares = partitioned(_per_sample, STORE, *both)
+        return Stored(block, to_weight(block.sites[0], gradients), SquaredNorms(*squares))
     return Dense(block, both, ghost=block.route == "ghost")
+
+
+def _per_sample(shards: Shards, left: jax.Array, right: jax.Array) -> tuple[jax.Array, ...]:
+    gradients, squares = ops.per_sample_grad(left, right)
+    return gradients, *add_up(shards, squares, ("n", "m", "k"))
 
 
 def operands(

@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import ops
+from bk_jax.norms import Part, Term
 from bk_jax.ops.numerics import SquaredNorms
+from bk_jax.partition import Rule, Shards, partitioned
 from bk_jax.plan import Block
 from bk_jax.sites import ScanAxis
 from bk_jax.views import transpose_view
@@ -20,7 +22,7 @@ from bk_jax.views import transpose_view
 class Kept(Protocol):
     """Kept arrays of a block: first its norms are asked for, then its sum."""
 
-    def norms(self) -> SquaredNorms:
+    def norms(self) -> Term:
         """Squared norms `[B]` of the block's gradients."""
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
@@ -35,13 +37,40 @@ class Stored:
     gradients: jax.Array
     squares: SquaredNorms | None = None  # where they were made together with the gradients
 
-    def norms(self) -> SquaredNorms:
+    def norms(self) -> Term:
         """Squared norms of what will be added, so there is no other rounding to bound."""
-        return ops.sum_of_squares(self.gradients) if self.squares is None else self.squares
+        if self.squares is None:
+            return norms_of(self.gradients)
+        return Term(lambda _, *both: [Part(SquaredNorms(*both))], self.squares, ("b", "b"))
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """A weighted sum."""
-        return to_leaves(self.block, ops.weighted_sum(factor, self.gradients))
+        return to_leaves(self.block, weighted_sum(factor, self.gradients))
+
+
+def norms_of(gradients: jax.Array) -> Term:
+    """Squared norms of per-example gradients `[B, ...]`."""
+    axes = _axes(gradients)
+
+    def norms(shards: Shards, gradients: jax.Array) -> list[Part]:
+        return [Part(ops.sum_of_squares(gradients), axes)]
+
+    return Term(norms, (gradients,), (" ".join(("b", *axes)),))
+
+
+def weighted_sum(factor: jax.Array, gradients: jax.Array) -> jax.Array:
+    """`ops.weighted_sum` over all devices."""
+
+    def add(shards: Shards, factor: jax.Array, gradients: jax.Array) -> tuple[jax.Array]:
+        return (shards.sum(ops.weighted_sum(factor, gradients), "b"),)
+
+    axes = _axes(gradients)
+    rule = Rule(("b", " ".join(("b", *axes))), (" ".join(axes),), scatters=True)
+    return partitioned(add, rule, factor, gradients)[0]
+
+
+def _axes(gradients: jax.Array) -> tuple[str, ...]:
+    return tuple(f"w{i}" for i in range(gradients.ndim - 1))
 
 
 def to_leaves(block: Block, weight_gradient: jax.Array) -> dict[int, jax.Array]:

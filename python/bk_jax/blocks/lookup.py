@@ -11,7 +11,8 @@ import jax.numpy as jnp
 
 from bk_jax import ops
 from bk_jax.blocks.kept import Kept, Stored, merge_scans, stack_lengths, to_leaves
-from bk_jax.ops.numerics import SquaredNorms
+from bk_jax.norms import Part, Term
+from bk_jax.partition import Rule, Shards, partitioned
 from bk_jax.plan import Block
 from bk_jax.sites import Path, Site
 
@@ -30,15 +31,27 @@ class Lookup:
     block: Block
     rows: Rows
 
-    def norms(self) -> SquaredNorms:
+    def norms(self) -> Term:
         """Rows that occur more than once in an example add up before squaring."""
-        return ops.embedding_norm(*self.rows)
+
+        def norms(shards: Shards, ids: jax.Array, gradients: jax.Array) -> list[Part]:
+            return [Part(ops.embedding_norm(ids, gradients), ("p",))]
+
+        return Term(norms, self.rows, ("b t", "b t p"), frozenset({"t"}))
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """Scaled gradients scattered into the table."""
-        total = ops.clipped_scatter(
-            self.rows.ids, factor, self.rows.gradients, table_rows(self.block)
-        )
+        rows = table_rows(self.block)
+
+        def add(
+            shards: Shards, ids: jax.Array, factor: jax.Array, gradients: jax.Array
+        ) -> tuple[jax.Array]:
+            own = rows // shards.count("r")
+            total = ops.clipped_scatter(own_ids(shards, ids, own), factor, gradients, own)
+            return (shards.sum(total, "b", "t"),)
+
+        rule = Rule(("b t", "b", "b t p"), ("r p",), scatters=True)
+        (total,) = partitioned(add, rule, self.rows.ids, factor, self.rows.gradients)
         return to_leaves(self.block, to_weight(self.block.sites[0], total))
 
 
@@ -46,8 +59,26 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     """The kept arrays of a block of lookups."""
     rows = rows_of(block.sites, book, taps)
     if block.route == "store":
-        return Stored(block, to_weight(block.sites[0], jax.vmap(_one_table(block))(*rows)))
+        return Stored(block, to_weight(block.sites[0], _tables(block, rows)))
     return Lookup(block, rows)
+
+
+def own_ids(shards: Shards, ids: jax.Array, rows: int) -> jax.Array:
+    """Ids within this device's `rows` rows of the table; -1 for those of other devices."""
+    if not shards.over("r"):
+        return ids
+    own = ids - shards.start("r", rows)
+    return jnp.where((own >= 0) & (own < rows), own, -1)
+
+
+def _tables(block: Block, rows: Rows) -> jax.Array:
+    """The whole table's gradient of every example, `[B, rows, p]`."""
+
+    def each(shards: Shards, ids: jax.Array, gradients: jax.Array) -> tuple[jax.Array]:
+        return (jax.vmap(_one_table(block))(ids, gradients),)
+
+    rule = Rule(("b t", "b t p"), ("b r p",), frozenset({"t", "r"}), exchange="b")
+    return partitioned(each, rule, *rows)[0]
 
 
 def _one_table(block: Block) -> Callable[[jax.Array, jax.Array], jax.Array]:

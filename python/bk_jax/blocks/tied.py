@@ -19,9 +19,13 @@ import jax.numpy as jnp
 from bk_jax import ops
 from bk_jax.blocks import dense, lookup
 from bk_jax.blocks.kept import Kept, Stored, to_leaves
+from bk_jax.norms import Part, Term
 from bk_jax.ops.numerics import SquaredNorms, unit_roundoff
+from bk_jax.partition import WHOLE, Rule, Shards, partitioned
 from bk_jax.plan import Block
 from bk_jax.sites import Path, Site
+
+LABELS = ("b n t r", "b n t p", "b s", "b s p")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,29 +36,51 @@ class Tied:
     dense: dense.Operands
     rows: lookup.Rows
 
-    def norms(self) -> SquaredNorms:
-        """The expanded square of the sum."""
-        own = ops.ghost_norm(*self.dense)
-        rows = ops.embedding_norm(*self.rows)
-        cross = ops.tied_cross(self.dense.left[:, 0], self.dense.right[:, 0], *self.rows)
-        estimate = jnp.maximum(own.estimate + rows.estimate + 2 * cross.estimate, 0)
-        upper = own.upper + rows.upper + 2 * cross.upper
-        # Rounding of the two additions; what the terms themselves lost is in their bounds.
-        scale = own.upper + rows.upper + 2 * jnp.abs(cross.upper)
-        slack = 4 * unit_roundoff(scale.dtype) * scale
-        return SquaredNorms(estimate, upper + slack)
+    def norms(self) -> Term:
+        """The expanded square of the sum; a part of the table has its own part of it."""
+        whole = frozenset({"t", "s"})
+        return Term(_norms, (*self.dense, *self.rows), LABELS, whole)
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """A gemm and a scatter."""
-        return to_leaves(self.block, _table(self.block, self.dense, self.rows, factor))
+        rule = Rule((*LABELS, "b"), ("r p",), scatters=True)
+        (table,) = partitioned(_sum, rule, *self.dense, *self.rows, factor)
+        return to_leaves(self.block, _lookup_sites(self.block)[0].use.to_weight(table))
 
 
-def _table(
-    block: Block, operands: dense.Operands, rows: lookup.Rows, factor: jax.Array
-) -> jax.Array:
-    matrix = ops.clipped_gemm(operands.left, factor, operands.right)[0]
-    matrix = ops.clipped_scatter(rows.ids, factor, rows.gradients, matrix.shape[0], matrix)
-    return _lookup_sites(block)[0].use.to_weight(matrix)
+def _norms(
+    shards: Shards, left: jax.Array, right: jax.Array, ids: jax.Array, gradients: jax.Array
+) -> list[Part]:
+    ids = lookup.own_ids(shards, ids, left.shape[3])
+    own = ops.ghost_norm(left, right)
+    rows = ops.embedding_norm(ids, gradients)
+    cross = ops.tied_cross(left[:, 0], right[:, 0], ids, gradients)
+    estimate = jnp.maximum(own.estimate + rows.estimate + 2 * cross.estimate, 0)
+    upper = own.upper + rows.upper + 2 * cross.upper
+    # Rounding of the two additions; what the terms themselves lost is in their bounds.
+    scale = own.upper + rows.upper + 2 * jnp.abs(cross.upper)
+    slack = 4 * unit_roundoff(scale.dtype) * scale
+    return [Part(SquaredNorms(estimate, upper + slack), ("r", "p"))]
+
+
+def _sum(
+    shards: Shards,
+    left: jax.Array,
+    right: jax.Array,
+    ids: jax.Array,
+    gradients: jax.Array,
+    factor: jax.Array,
+) -> tuple[jax.Array]:
+    """The table's clipped sum; one sum over devices, unless they hold different positions."""
+    ids = lookup.own_ids(shards, ids, left.shape[3])
+    matrix = ops.clipped_gemm(left, factor, right)[0]
+    apart = shards.over("t") != shards.over("s")
+    if apart:
+        matrix = shards.sum(matrix, "b", "t")
+        alone = ops.clipped_scatter(ids, factor, gradients, left.shape[3])
+        return (matrix + shards.sum(alone, "b", "s"),)
+    matrix = ops.clipped_scatter(ids, factor, gradients, matrix.shape[0], matrix)
+    return (shards.sum(matrix, "b"),)
 
 
 def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
@@ -69,14 +95,23 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
         operands = dense.Operands(operands.right, operands.left)
     rows = lookup.rows_of(lookups, book, taps)
     if block.route == "store":
-
-        def one(*parts: jax.Array) -> jax.Array:
-            left, right, ids, gradients = (part[None] for part in parts)
-            both = dense.Operands(left, right), lookup.Rows(ids, gradients)
-            return _table(block, *both, jnp.ones(1, gradients.dtype))
-
-        return Stored(block, jax.vmap(one)(*operands, *rows))
+        return Stored(block, lookups[0].use.to_weight(_tables(operands, rows)))
     return Tied(block, operands, rows)
+
+
+def _tables(operands: dense.Operands, rows: lookup.Rows) -> jax.Array:
+    """The table's gradient of every example, `[B, rows, p]`."""
+
+    def one(*parts: jax.Array) -> jax.Array:
+        left, right, ids, gradients = (part[None] for part in parts)
+        factor = jnp.ones(1, gradients.dtype)
+        return _sum(WHOLE, left, right, ids, gradients, factor)[0]
+
+    def each(shards: Shards, *parts: jax.Array) -> tuple[jax.Array]:
+        return (jax.vmap(one)(*parts),)
+
+    rule = Rule(LABELS, ("b r p",), frozenset({"t", "s", "r"}), exchange="b")
+    return partitioned(each, rule, *operands, *rows)[0]
 
 
 def _lookup_sites(block: Block) -> tuple[Site, ...]:

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
+from bk_jax.manual import vary_together
 
 CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
 KEY_WORDS = 8
@@ -72,7 +73,8 @@ def chacha_blocks(
         spread = [jnp.broadcast_to(jnp.asarray(w, jnp.uint32), counter.shape) for w in words]
         return jnp.stack(spread)
 
-    start = (row(*CONSTANTS), row(*key[:4]), row(*key[4:]), row(counter, high, stream, domain))
+    rows = (row(*CONSTANTS), row(*key[:4]), row(*key[4:]), row(counter, high, stream, domain))
+    start = tuple(vary_together(rows))  # in a loop all must be of one type
     end = jax.lax.fori_loop(0, 10, lambda _, rows: _double_round(*rows), start)
     return jnp.concatenate([x + y for x, y in zip(start, end, strict=True)])
 

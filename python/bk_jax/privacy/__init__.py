@@ -13,14 +13,17 @@ from bk_jax.privacy.ledger import Ledger, Step, open_ledger
 from bk_jax.privacy.privacy_plan import PrivacyPlan
 from bk_jax.privacy.privatizer import GaussianState, gaussian_privatizer
 from bk_jax.privacy.record import LedgerError
+from bk_jax.privacy.shared import SharedLedger, open_shared_ledger
 
 __all__ = [
     "GaussianState",
     "Ledger",
     "LedgerError",
     "PrivacyPlan",
+    "SharedLedger",
     "Step",
     "gaussian_privatizer",
     "open_ledger",
+    "open_shared_ledger",
     "plan",
 ]

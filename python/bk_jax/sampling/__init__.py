@@ -10,6 +10,7 @@ fixed size are not Poisson samples, whatever their size.
 
 from bk_jax.sampling.accumulate import Accumulated, BatchStats, accumulated
 from bk_jax.sampling.batches import Batch, PaddedCollate, stack
+from bk_jax.sampling.hosts import Hosts, spread
 from bk_jax.sampling.loader import Loader
 from bk_jax.sampling.poisson import PoissonSampler
 from bk_jax.sampling.units import Units, group_by_user, unit_loss
@@ -18,12 +19,14 @@ __all__ = [
     "Accumulated",
     "Batch",
     "BatchStats",
+    "Hosts",
     "Loader",
     "PaddedCollate",
     "PoissonSampler",
     "Units",
     "accumulated",
     "group_by_user",
+    "spread",
     "stack",
     "unit_loss",
 ]

@@ -83,16 +83,24 @@ class Accumulated:
         self._add: Callable[..., Sums] = jax.jit(self._add_part, donate_argnums=0)
         self._end: Callable[..., Any] = jax.jit(self._finish)
 
-    def __call__(self, params: Any, batches: Iterable[Batch], *others: Any, key: Any = None) -> Any:
+    def __call__(
+        self, params: Any, batches: Iterable[Batch], *others: Any, key: Any = None, **kwargs: Any
+    ) -> Any:
         """Adds up the parts; see `accumulated`."""
         validate.key_given(key, self.grad_fn.noise_multiplier)
         sums = _zeros(params)
         for number, batch in enumerate(batches):
-            sums = self._add(sums, params, batch, others, number)
+            sums = self._add(sums, params, batch, others, kwargs, number)
         return self._end(sums, params, key)
 
     def _add_part(
-        self, sums: Sums, params: Any, batch: Batch, others: tuple[Any, ...], number: Any
+        self,
+        sums: Sums,
+        params: Any,
+        batch: Batch,
+        others: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        number: Any,
     ) -> Sums:
         wide = jnp.result_type(jnp.float32, *sums.gradients)
         part = dataclasses.replace(
@@ -102,7 +110,7 @@ class Accumulated:
         if (prng := self.grad_fn.signature.prng_argnum) is not None:
             args[prng] = jax.random.fold_in(args[prng], number)
         is_padding = jnp.asarray(batch.is_padding_example)
-        _, grads, stats = part(*args, is_padding_example=is_padding)
+        _, grads, stats = part(*args, is_padding_example=is_padding, **kwargs)
         loss = jnp.sum(jnp.where(is_padding, 0, stats.losses.astype(sums.loss.dtype)))
         totals = zip(sums.gradients, _real_leaves(grads), strict=True)
         return Sums(

@@ -11,6 +11,7 @@ import numpy as np
 
 from bk_jax.privacy import checks
 from bk_jax.sampling.batches import Batch, PaddedCollate, pad, stack
+from bk_jax.sampling.hosts import ONE, Hosts
 from bk_jax.sampling.poisson import PoissonSampler
 
 
@@ -34,12 +35,15 @@ class Loader:
       sampler: which examples a batch holds.
       physical_batch_size: rows of a physical batch; default: `max_batch_size` of the sampler.
       collate_fn: for data sets, how a list of examples becomes arrays.
+      hosts: which of several processes this is; each gets its share of the same batches, and sizes
+        are those of all shares together. `sampling.Hosts.of_jax()` asks JAX.
     """
 
     source: Any
     sampler: PoissonSampler
     physical_batch_size: int | None = None
     collate_fn: Callable[[Sequence[Any]], Any] = stack
+    hosts: Hosts = ONE
 
     def __post_init__(self) -> None:
         if self.physical_batch_size is not None:
@@ -49,6 +53,7 @@ class Loader:
                 "batches of any size need physical_batch_size: the loader cuts them into parts of this "
                 "many rows (bk_jax.sampling.accumulated adds them up). Or set the plan's max_batch_size."
             )
+        self.hosts.rows(self.physical_batch_size or self.sampler.max_batch_size or 0)
         size = _size(self.source)
         if size != self.sampler.num_examples:
             raise ValueError(
@@ -75,6 +80,7 @@ class Loader:
             yield self._gather(indices[start : start + size], size)
 
     def _gather(self, indices: np.ndarray[Any, Any], size: int) -> Batch:
+        indices, size = self.hosts.share(indices), self.hosts.rows(size)
         if _is_indexable(self.source):
             template = None if len(indices) else self.source[0]
             collate = PaddedCollate(size, template, self.collate_fn)

@@ -100,7 +100,7 @@ def _manager(folder: Path, **options: Any) -> Any:
 
 def _shapes(tree: Any) -> dict[str, str]:
     """Path -> type and shape. Metadata names tuple entries as dictionaries do, so names alone count."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: hasattr(x, "dtype"))
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {_name(path): f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves}
 
 

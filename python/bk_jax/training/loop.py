@@ -6,7 +6,7 @@ import bisect
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +62,7 @@ def fit(
     plot: bool = True,
     key: jax.Array | None = None,
     console: Any = None,
+    loss_kwargs: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Result:
     """Trains privately until the budget is spent, and goes on where an earlier call stopped.
@@ -91,6 +92,8 @@ def fit(
       key: secret key of a new ledger, for runs that can be repeated, which are not private if others
         know it. A run that goes on keeps the key that it has.
       console: a `rich.console.Console` to print on.
+      loss_kwargs: further keyword arguments of `loss_fn`, the same at every step, such as
+        `{"frozen": params}` for the losses of `bk_jax.peft`. They are not part of a checkpoint.
       **options: further options of `dp_value_and_grad`, such as `clipping`, `keep_batch_dim`, `method`,
         `microbatch_size`, or `l2_clip_norm` per group of parameters.
 
@@ -108,6 +111,10 @@ def fit(
     >>> print(result.stopped, result.steps, f"{result.epsilon:.2f}")
     budget 5 0.69
     """
+    if jax.process_count() > 1:
+        raise ValueError(
+            "fit is for one process; docs/devices.md has the loop for several, with open_shared_ledger."
+        )
     checks.whole_number("checkpoint_every", checkpoint_every, 1)
     every = report_every if report_every is not None else max(1, plan.steps // REPORTS)
     checks.whole_number("report_every", every, 1)
@@ -116,6 +123,7 @@ def fit(
     grad_fn = steps.make_grad_fn(loss_fn, plan, options)
     make_step = steps.step_as_one if physical_batch_size is None else steps.step_in_parts
     state = steps.initial_state(optimizer, params)
+    fixed = jax.device_put(dict(loss_kwargs or {}))
     folder = Path(directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -126,7 +134,7 @@ def fit(
         points = history.load(folder / "history.json", 0 if place is None else place["steps"])
         target = (stop_at_epsilon or plan.epsilon()) if plot else None
         recorder = Recorder(plan, folder, points, evaluate, progress, target)
-        run = Run(ledger, loader, make_step(grad_fn, optimizer), checkpoints, recorder)
+        run = Run(ledger, loader, make_step(grad_fn, optimizer, fixed), checkpoints, recorder)
         state = run.go(checkpoints.restore(state), limit, checkpoint_every, every)
         stopped = "budget" if ledger.steps >= limit else "interrupted"
         progress.line(

@@ -50,24 +50,31 @@ def make_grad_fn(loss_fn: Callable[..., Any], plan: PrivacyPlan, options: Mappin
     return bk_jax.dp_value_and_grad(loss_fn, return_stats=True, **(plan.options() | dict(options)))
 
 
-def step_as_one(grad_fn: Any, optimizer: Any) -> TakeStep:
-    """A step that takes the whole batch, padded to the plan's `max_batch_size`, in one program."""
+def step_as_one(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> TakeStep:
+    """A step that takes the whole batch, padded to the plan's `max_batch_size`, in one program.
+
+    `kwargs` are the loss's, the same at every step: arguments of the program, not constants in it.
+    """
 
     @functools.partial(jax.jit, donate_argnames="optimizer_state")
-    def train(params: Any, optimizer_state: Any, batch: Any, key: Any) -> tuple[State, Seen]:
+    def train(
+        params: Any, optimizer_state: Any, batch: Any, key: Any, kwargs: Any
+    ) -> tuple[State, Seen]:
         padding = batch.is_padding_example
-        value, grads, stats = grad_fn(params, batch.examples, key=key, is_padding_example=padding)
+        value, grads, stats = grad_fn(
+            params, batch.examples, key=key, is_padding_example=padding, **kwargs
+        )
         state = _update(optimizer, params, optimizer_state, grads)
         size = jnp.sum(~padding)
         return state, Seen(size, value, stats.clipped_fraction, stats.nonfinite_count)
 
     def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
-        return train(*state, loader.batch(step.sampling_key), step.noise_key)
+        return train(*state, loader.batch(step.sampling_key), step.noise_key, kwargs)
 
     return take_step
 
 
-def step_in_parts(grad_fn: Any, optimizer: Any) -> TakeStep:
+def step_in_parts(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> TakeStep:
     """A step that takes the batch in physical parts, as many as there are, with noise once."""
     noisy_grad = accumulated(grad_fn)
 
@@ -77,7 +84,7 @@ def step_in_parts(grad_fn: Any, optimizer: Any) -> TakeStep:
 
     def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
         parts = loader.physical_batches(step.sampling_key)
-        value, grads, stats = noisy_grad(state.params, parts, key=step.noise_key)
+        value, grads, stats = noisy_grad(state.params, parts, key=step.noise_key, **kwargs)
         seen = Seen(stats.size, value, stats.clipped_fraction, stats.nonfinite_count)
         return update(*state, grads), seen
 

@@ -1,0 +1,72 @@
+"""Hosts: one batch for all processes, of which each loads its share.
+
+    loader = sampling.Loader(data, sampler, hosts=sampling.Hosts.of_jax())
+    batch = sampling.spread(loader.batch(step.sampling_key), NamedSharding(mesh, P("data")))
+
+All processes draw the same batch from the same key, so the accounting knows nothing of hosts. The rows
+of a batch are dealt out in turn, and every share is padded to the same size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from bk_jax.privacy import checks
+from bk_jax.sampling.batches import Batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    """Number `index` of `count` processes that share batches; without arguments: there is one.
+
+    >>> Hosts(1, 3).share(np.asarray([10, 20, 30, 40, 50])), Hosts(1, 3).rows(6)
+    (array([20, 50]), 2)
+    """
+
+    index: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        checks.whole_number("count", self.count, 1)
+        checks.whole_number("index", self.index, 0)
+        if self.index >= self.count:
+            raise ValueError(f"host {self.index} of {self.count}: hosts are counted from 0.")
+
+    @staticmethod
+    def of_jax() -> Hosts:
+        """This process among those of `jax.distributed`."""
+        return Hosts(jax.process_index(), jax.process_count())
+
+    def share(self, indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """This host's examples of a batch."""
+        return indices[self.index :: self.count]
+
+    def rows(self, size: int) -> int:
+        """Rows of this host's share of a batch of `size` rows."""
+        if size % self.count:
+            raise ValueError(
+                f"{self.count} hosts can not share {size} rows evenly; choose physical_batch_size, or "
+                f"max_batch_size of the plan, as a multiple of {self.count}."
+            )
+        return size // self.count
+
+
+ONE = Hosts()
+
+
+def spread(batch: Batch, sharding: jax.sharding.Sharding) -> Batch:
+    """The shares of all hosts as one batch of global arrays.
+
+    Args:
+      batch: this host's share, of a `Loader` with `hosts`.
+      sharding: cuts the leading axis over the devices of all hosts, such as `NamedSharding(mesh,
+        P("data"))`. The devices of a host must hold neighbouring rows, which is so if the mesh was made
+        by `jax.make_mesh` with the axis of the batch first.
+    """
+    return jax.tree_util.tree_map(
+        lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)), batch
+    )

@@ -1,0 +1,288 @@
+"""Everything that needs eight devices, in one process: writes what `meshes_test.py` looks at."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import bk_jax
+from bk_jax import _native, hlo
+from bk_jax.blocks.dense import Dense, Operands
+from bk_jax.hlo.collectives import find_collectives
+from bk_jax.noise import add_noise
+from bk_jax.norms import squared_norms
+from devices.networks import MODELS, Model
+
+# Plain loops compile faster than XLA's fusion emitters do, and every program runs once.
+QUICK = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_llvm_disable_expensive_passes": True,
+}
+LAYOUTS = {  # layout: sizes of the axes data and model
+    "transformer": {"data": (8, 1), "fsdp": (4, 2), "tensor": (2, 4)},
+    "resnet": {"data": (2, 1), "fsdp": (4, 1), "tensor": (4, 2)},
+    "experts": {"data": (8, 1), "fsdp": (4, 1), "tensor": (2, 4)},
+}
+OPTIONS = {"l2_clip_norm": 0.5, "return_stats": True}
+KEY = bk_jax.random.key(3)
+
+
+def make_mesh(data: int, model: int, kind: AxisType = AxisType.Auto) -> jax.sharding.Mesh:
+    devices = jax.devices()[: data * model]
+    return jax.make_mesh((data, model), ("data", "model"), axis_types=(kind, kind), devices=devices)
+
+
+def step(model: Model, **options: Any) -> Callable[..., Any]:
+    grad_fn = bk_jax.dp_value_and_grad(model.loss, noise_multiplier=1.0, **OPTIONS | options)
+    return lambda params, batch, key: grad_fn(params, batch, key=key)
+
+
+def flat(tree: Any) -> dict[str, list[float]]:
+    """Arrays by their path, for JSON."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {
+        jax.tree_util.keystr(path): np.asarray(x, np.float64).ravel().tolist() for path, x in leaves
+    }
+
+
+def collectives(compiled: Any) -> list[dict[str, Any]]:
+    (module,) = hlo.load(compiled)
+    return [
+        {"kind": c.kind, "dims": c.dims, "bytes": c.nbytes, "ours": c.is_ours, "name": c.op_name}
+        for c in find_collectives(module)
+    ]
+
+
+def findings(compiled: Any) -> list[str]:
+    (module,) = hlo.load(compiled)
+    found = hlo.check(module, limits=hlo.Limits(collective=0), only=["private-collective"])
+    return [finding.message for finding in found]
+
+
+def on_mesh(name: str, layout: str, sizes: tuple[int, int]) -> dict[str, Any]:
+    """The private and the plain step of a model on a mesh."""
+    mesh = make_mesh(*sizes)
+    on_data = NamedSharding(mesh, P("data"))
+    model = MODELS[name](lambda x: jax.lax.with_sharding_constraint(x, on_data))
+    places = {leaf: NamedSharding(mesh, spec) for leaf, spec in model.layouts[layout].items()}
+    params = {leaf: jax.device_put(value, places[leaf]) for leaf, value in model.params.items()}
+    batch = jax.tree.map(lambda x: jax.device_put(x, on_data), model.batch)
+    whole = NamedSharding(mesh, P())
+    stats = bk_jax.Stats(on_data, on_data, on_data, whole, whole)
+    private = jax.jit(step(model), out_shardings=(whole, places, stats))
+    private = private.lower(params, batch, KEY).compile(compiler_options=QUICK)
+    plain = jax.jit(jax.value_and_grad(model.loss), out_shardings=(whole, places))
+    plain = plain.lower(params, batch).compile(compiler_options=QUICK)
+    return {
+        "results": flat(private(params, batch, jax.device_put(KEY, whole))),
+        "private": collectives(private),
+        "plain": collectives(plain),
+        "lint": findings(private),
+    }
+
+
+def on_one_device(model: Model) -> dict[str, Any]:
+    compiled = jax.jit(step(model)).lower(model.params, model.batch, KEY)
+    return flat(compiled.compile(compiler_options=QUICK)(model.params, model.batch, KEY))
+
+
+def main(path: str) -> None:
+    found: dict[str, Any] = {}
+    for name, layouts in LAYOUTS.items():
+        found[name] = {"one": on_one_device(MODELS[name]())}
+        for layout, sizes in layouts.items():
+            found[name][layout] = on_mesh(name, layout, sizes)
+    found["others"] = others()
+    with open(path, "w") as file:
+        json.dump(found, file)
+
+
+def others() -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_native, "available", lambda target: False)
+        twins = on_mesh("transformer", "tensor", (2, 4))
+        twin_noise = noise_everywhere()
+    return {
+        "twins": twins,
+        "noise": noise_everywhere(),
+        "twin noise": twin_noise,
+        "norms": norms_of_every_cut(),
+        "microbatches": microbatches(),
+        "explicit": explicit(),
+        "mapped": mapped(),
+        "vmapped": vmapped(),
+        "page": page(),
+    }
+
+
+def page() -> int:
+    """Runs the recipes of docs/devices.md, and says how many there are."""
+    text = (Path(__file__).parents[2] / "docs" / "devices.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec("\n".join(blocks), {})
+    return len(blocks)
+
+
+def noise_everywhere() -> list[bool]:
+    """Whether noise of arrays that are cut in all ways has the bits that it has on one device."""
+    arrays = [np.zeros((8, 16), np.float32), np.zeros(8, np.float32), np.zeros((), np.float32)]
+
+    def draw(arrays: Any) -> Any:
+        return add_noise(arrays, KEY, 1.0)
+
+    whole = jax.jit(draw).lower(arrays).compile(compiler_options=QUICK)(arrays)
+    cuts = [
+        ((2, 1), P("data")), ((4, 1), P("data")), ((8, 1), P("data")), ((2, 4), P("model")),
+        ((2, 4), P(("data", "model"))), ((2, 4), P(("model", "data"))),
+    ]  # fmt: skip
+    same = []
+    for sizes, spec in cuts:
+        mesh = make_mesh(*sizes)
+        for first in (spec, P(None, *spec), P("model", "data")):
+            places = [NamedSharding(mesh, s) for s in (first, spec, P())]
+            compiled = jax.jit(draw, out_shardings=places).lower(arrays)
+            parts = compiled.compile(compiler_options=QUICK)
+            assert not collectives(parts), "noise needs nobody else"
+            pairs = zip(whole, parts(arrays), strict=True)
+            same += [np.array_equal(one, many) for one, many in pairs]
+    return same
+
+
+def norms_of_every_cut() -> dict[str, Any]:
+    """Ghost norms of small integers, however activations `[B, 1, T, d]` and gradients are cut."""
+    rng = np.random.default_rng(0)
+    a, g = (rng.integers(-3, 4, (8, 1, 4, n)).astype(np.float32) for n in (8, 16))
+    mesh = make_mesh(2, 4)
+    cuts = {
+        "d": (P("data", None, None, "model"), P("data")),
+        "p": (P("data"), P("data", None, None, "model")),
+        "d and p by the same devices": (P("data", None, None, "model"),) * 2,
+        "d and p by different devices": (P(None, None, None, "data"), P(None, None, None, "model")),
+        "t": (P("data", None, "model"),) * 2,
+        "t and p": (P("data", None, "model"), P("data", None, None, "model")),
+    }
+    found = {"truth": np.square(np.einsum("bntd,bntp->bndp", a, g)).sum((1, 2, 3)).tolist()}
+    for ghost in (True, False):
+        for name, specs in cuts.items():
+            places = [NamedSharding(mesh, spec) for spec in specs]
+
+            def norms(a: jax.Array, g: jax.Array, ghost: bool = ghost) -> Any:
+                block: Any = None
+                return squared_norms([Dense(block, Operands(a, g), ghost).norms()])[0]
+
+            lowered = jax.jit(norms, in_shardings=places).lower(a, g)
+            compiled = lowered.compile(compiler_options=QUICK)
+            given = [jax.device_put(x, place) for x, place in zip((a, g), places, strict=True)]
+            estimate, upper = compiled(*given)
+            found[f"{name}, {'ghost' if ghost else 'direct'}"] = {
+                "estimate": np.asarray(estimate).tolist(),
+                "upper": np.asarray(upper).tolist(),
+                "collectives": collectives(compiled),
+            }
+    return found
+
+
+def microbatches() -> dict[str, Any]:
+    """Four examples at a time, on four devices."""
+    model, mesh = MODELS["experts"](), make_mesh(4, 1)
+    on_data = NamedSharding(mesh, P("data"))
+    batch = jax.tree.map(lambda x: jax.device_put(x, on_data), model.batch)
+    params = jax.device_put(model.params, NamedSharding(mesh, P()))
+    compiled = jax.jit(step(model, microbatch_size=4)).lower(params, batch, KEY)
+    compiled = compiled.compile(compiler_options=QUICK)
+    return {"results": flat(compiled(params, batch, KEY)), "private": collectives(compiled)}
+
+
+def explicit() -> dict[str, Any]:
+    """A mesh of explicit axes, JAX's default, as the context."""
+    model, mesh = MODELS["experts"](), make_mesh(8, 1, AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        batch = jax.tree.map(lambda x: jax.device_put(x, P("data")), model.batch)
+        params = jax.tree.map(lambda x: jax.device_put(x, P()), model.params)
+        compiled = jax.jit(step(model)).lower(params, batch, KEY)
+        compiled = compiled.compile(compiler_options=QUICK)
+        return {"results": flat(compiled(params, batch, KEY)), "private": collectives(compiled)}
+
+
+def mapped() -> dict[str, Any]:
+    """Inside `shard_map`: examples over data, experts over model, the sum over experts by hand."""
+    model, mesh = MODELS["experts"](), make_mesh(4, 2)
+
+    def loss(params: Any, batch: Any, axes: tuple[str, ...] = ("model",)) -> jax.Array:
+        x, y = batch
+        gate = jax.nn.softmax(x @ params["gate"])
+        mine = params["up"].shape[0]
+        first = jax.lax.axis_index("model") * mine
+        gate = jax.lax.dynamic_slice_in_dim(gate, first, mine, axis=-1)
+        h = jnp.tanh(jnp.einsum("btd,edh->beth", x, params["up"]))
+        out = jax.lax.psum(jnp.einsum("beth,ehd,bte->btd", h, params["down"], gate), axes)
+        return jnp.mean(jnp.square(out + params["bias"] - y))
+
+    specs, data = model.layouts["tensor"], P("data")
+    stats = bk_jax.Stats(data, data, data, P(), P())
+
+    def run(loss: Any, check_vma: bool = True, **options: Any) -> Any:
+        inside = jax.shard_map(
+            step(dataclasses.replace(model, loss=loss), **options), mesh=mesh,
+            in_specs=(specs, data, P()), out_specs=(P(), specs, stats), check_vma=check_vma,
+        )  # fmt: skip
+        return jax.jit(inside)(model.params, model.batch, KEY)
+
+    def own_key(params: Any, batch: Any, key: Any) -> Any:
+        own = jax.random.fold_in(key, jax.lax.axis_index("data"))
+        return step(dataclasses.replace(model, loss=loss))(params, batch, own)
+
+    def run_with_parts() -> Any:
+        cut, out = {**specs, "gate": data}, (P(), specs, stats)
+        inside = jax.shard_map(step(model), mesh=mesh, in_specs=(cut, data, P()), out_specs=out)
+        return jax.jit(inside)(model.params, model.batch, KEY)
+
+    def run_with_own_keys() -> Any:
+        out = (P(), specs, stats)
+        inside = jax.shard_map(own_key, mesh=mesh, in_specs=(specs, data, P()), out_specs=out)
+        return jax.jit(inside)(model.params, model.batch, KEY)
+
+    def refused(*args: Any, run: Callable[..., Any] = run, **options: Any) -> str:
+        with pytest.raises(ValueError, match=r".") as caught:
+            run(*args, **options)
+        return str(caught.value)
+
+    return {
+        "results": flat(run(loss)),
+        "microbatches": flat(run(loss, microbatch_size=1)),
+        "unchecked": refused(loss, check_vma=False),
+        "mixes": refused(lambda params, batch: loss(params, batch, ("data", "model"))),
+        "parts": refused(run=run_with_parts),
+        "own keys": refused(run=run_with_own_keys),
+        "differs": refused(lambda params, batch: loss(params, batch, ())),
+    }
+
+
+def vmapped() -> list[float]:
+    """Two clip norms at once, by a user's own vmap over the step."""
+    model = MODELS["experts"]()
+
+    def norm(clip_norm: jax.Array) -> jax.Array:
+        grad_fn = bk_jax.clipped_value_and_grad(model.loss, l2_clip_norm=clip_norm)
+        return jnp.sum(jnp.square(grad_fn(model.params, model.batch)[1]["up"]))
+
+    one = [float(jax.jit(norm)(np.float32(r))) for r in (0.1, 0.2)]
+    both = jax.jit(jax.vmap(norm))(np.float32([0.1, 0.2]))
+    return [float(x) for x in (*one, *both)]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
