@@ -10,57 +10,26 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import jax
 
-import bk_jax
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+import compiled
 import machine
-import models
 import paired
+import step_models
+
+Step = compiled.Compiled
+NAMES = {"without noise": "auto", "with noise": "noise"}
 
 
-class Step(NamedTuple):
-    """A compiled step: seconds to trace and lower, seconds of XLA, temporary bytes of XLA."""
-
-    run: Any
-    trace: float
-    compile: float
-    temporary: int
-
-
-def compiled(fun: Any, *args: Any) -> Step:
-    start = time.perf_counter()
-    lowered = jax.jit(fun).lower(*args)
-    middle = time.perf_counter()
-    step = lowered.compile()
-    end = time.perf_counter()
-    memory = step.memory_analysis()
-    temporary = memory.temp_size_in_bytes if memory is not None else 0
-    return Step(lambda: step(*args), middle - start, end - middle, temporary)
-
-
-def candidates(task: models.Task, names: list[str]) -> dict[str, Step]:
+def candidates(task: step_models.Task, names: list[str]) -> dict[str, Step]:
     """The steps to compare with the plain one."""
-    key = jax.random.key(1)
     steps = {}
     for name in names:
-        if name == "with noise":
-            noisy = bk_jax.dp_value_and_grad(task.loss)
-
-            def run(params: Any, batch: Any, key: Any, noisy: Any = noisy) -> Any:
-                return noisy(params, batch, key=key)
-
-            steps[name] = compiled(run, task.params, task.batch, key)
-        else:
-            method = "auto" if name == "without noise" else name
-            fun = bk_jax.clipped_value_and_grad(task.loss, method=method)
-            steps[name] = compiled(fun, task.params, task.batch)
+        steps[name] = compiled.compile_step(task, NAMES.get(name, name))
         report(f"compiled {name}")
     return steps
 
@@ -93,7 +62,7 @@ def table(plain: Step, steps: dict[str, Step], budget: float, rounds: int) -> No
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("model", choices=sorted(models.MODELS))
+    parser.add_argument("model", choices=sorted(step_models.MODELS))
     parser.add_argument("--batch", type=int, help="examples in a batch")
     parser.add_argument("--length", type=int, help="tokens of an example (gpt2, roberta)")
     parser.add_argument("--depth", type=int, help="layers (mlp) or blocks (transformers)")
@@ -116,9 +85,9 @@ def main() -> None:
         print(machine.describe())
     sizes = {name: getattr(arguments, name) for name in ("batch", "length", "depth")}
     sizes = {name: size for name, size in sizes.items() if size is not None}
-    task = models.MODELS[arguments.model](**sizes)
-    task = models.Task(task.loss, *jax.device_put((task.params, task.batch)))
-    plain = compiled(jax.value_and_grad(task.loss), task.params, task.batch)
+    task = step_models.make(arguments.model, **sizes)
+    task = step_models.Task(task.loss, *jax.device_put((task.params, task.batch)))
+    plain = compiled.compile_step(task, "plain")
     report(f"compiled the plain step: {plain.temporary / 1e6:.0f} MB of temporaries")
     table(plain, candidates(task, arguments.steps), arguments.budget, arguments.rounds)
 

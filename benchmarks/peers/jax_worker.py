@@ -1,0 +1,89 @@
+"""jax_privacy and optax against plain JAX, in the environment that holds them; bk_jax beside them.
+
+One comparison as JSON on standard input, the result as JSON on standard output (benchmarks/suite).
+
+| step | is |
+|---|---|
+| `jax_privacy` | `clipped_grad`: one vmap over all examples |
+| `jax_privacy, loop` | the same with `microbatch_size=1`, its strongest form on a CPU |
+| `optax` | `vmap(grad)` and `per_example_global_norm_clip` |
+| `bk_jax` | `clipped_value_and_grad` |
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax_privacy
+import optax
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "suite"))
+import step_models
+from comparisons import Comparison, from_dict
+from compiled import compile_program
+from worker import describe_compiled, time_all
+
+import bk_jax
+
+R = 1.0  # clip norm
+Loss = Callable[..., Any]
+
+
+def by_jax_privacy(loss: Loss, microbatch_size: int | None = None) -> Callable[..., Any]:
+    return jax_privacy.clipped_grad(
+        loss, l2_clip_norm=R, microbatch_size=microbatch_size, return_values=True
+    )
+
+
+def by_optax(loss: Loss) -> Callable[..., Any]:
+    def one(params: Any, example: Any) -> Any:
+        return jax.value_and_grad(loss)(params, jax.tree.map(lambda x: x[None], example))
+
+    def step(params: Any, batch: Any) -> Any:
+        losses, grads = jax.vmap(one, (None, 0))(params, batch)
+        leaves, tree = jax.tree.flatten(grads)
+        clipped, _ = optax.per_example_global_norm_clip(leaves, R)
+        return losses.mean(), jax.tree.unflatten(tree, clipped)
+
+    return step
+
+
+STEPS: dict[str, Callable[[Loss], Callable[..., Any]]] = {
+    "plain": jax.value_and_grad,
+    "jax_privacy": by_jax_privacy,
+    "jax_privacy, loop": lambda loss: by_jax_privacy(loss, 1),
+    "optax": by_optax,
+    "bk_jax": lambda loss: bk_jax.clipped_value_and_grad(loss, l2_clip_norm=R),
+}
+
+
+def mean_loss(name: str, out: Any) -> float:
+    """The mean loss that a step returned; jax_privacy returns gradients first and one loss each."""
+    return float(out[1].values.mean() if name.startswith("jax_privacy") else out[0])
+
+
+def measure(comparison: Comparison) -> dict[str, Any]:
+    task = step_models.make(comparison.model, **comparison.sizes)
+    params, batch = jax.device_put((task.params, task.batch))
+    names = ["plain", *comparison.steps]
+    compiled = {name: compile_program(STEPS[name](task.loss), params, batch) for name in names}
+    steps = {name: describe_compiled(step) for name, step in compiled.items()}
+    runs = time_all(comparison, compiled, steps)
+    libraries = ("jax", "jax_privacy", "optax")
+    return {
+        "steps": steps,
+        "losses": {name: mean_loss(name, run()) for name, run in runs.items()},
+        "versions": ", ".join(f"{name} {version(name)}" for name in libraries),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(from_dict(json.load(sys.stdin)))))

@@ -1,0 +1,113 @@
+"""Opacus against plain PyTorch, in the environment that holds them.
+
+One comparison as JSON on standard input, the result as JSON on standard output (benchmarks/suite).
+
+| step | is |
+|---|---|
+| `opacus, hooks` | per-example gradients of all layers, then clipped |
+| `opacus, ghost` | ghost clipping: two back-propagations; refuses tied weights |
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from opacus import GradSampleModule
+from opacus.grad_sample import GradSampleModuleFastGradientClipping
+from opacus.optimizers import DPOptimizer
+from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "suite"))
+from comparisons import Comparison, from_dict
+from interleaved import compare_all
+from resident import peak_while
+from torch_models import MODELS, Task
+
+R = 1.0  # clip norm
+Run = Callable[[], float]
+
+
+def flat(logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
+
+
+def plain(task: Task) -> Run:
+    module = copy.deepcopy(task.module)
+
+    def step() -> float:
+        module.zero_grad(set_to_none=True)
+        loss = nn.functional.cross_entropy(*flat(module(task.inputs), task.labels))
+        loss.backward()
+        return loss.item()
+
+    return step
+
+
+def optimizer_of(module: nn.Module, batch: int) -> DPOptimizer:
+    """Only its clipping is used: no step is taken, no noise is drawn."""
+    inner = torch.optim.SGD(module.parameters(), lr=0.0)
+    return DPOptimizer(inner, noise_multiplier=0.0, max_grad_norm=R, expected_batch_size=batch)
+
+
+def hooks(task: Task) -> Run:
+    module = GradSampleModule(copy.deepcopy(task.module))
+    optimizer = optimizer_of(module, task.inputs.shape[0])
+
+    def step() -> float:
+        optimizer.zero_grad(set_to_none=True)
+        loss = nn.functional.cross_entropy(*flat(module(task.inputs), task.labels))
+        loss.backward()
+        optimizer.clip_and_accumulate()
+        return loss.item()
+
+    return step
+
+
+def ghost(task: Task) -> Run:
+    module = GradSampleModuleFastGradientClipping(
+        copy.deepcopy(task.module), max_grad_norm=R, use_ghost_clipping=True
+    )
+    optimizer = optimizer_of(module, task.inputs.shape[0])
+    criterion = DPLossFastGradientClipping(module, optimizer, nn.CrossEntropyLoss())
+
+    def step() -> float:
+        optimizer.zero_grad(set_to_none=True)
+        loss = criterion(module(task.inputs), task.labels)
+        loss.backward()
+        return float(loss.item())
+
+    return step
+
+
+STEPS: dict[str, Callable[[Task], Run]] = {
+    "plain": plain,
+    "opacus, hooks": hooks,
+    "opacus, ghost": ghost,
+}
+
+
+def measure(comparison: Comparison) -> dict[str, Any]:
+    task = MODELS[comparison.model](**comparison.sizes)
+    runs = {name: STEPS[name](task) for name in ("plain", *comparison.steps)}
+    losses = {name: run() for name, run in runs.items()}
+    timed = compare_all(runs["plain"], runs, budget=comparison.budget, least=comparison.least)
+    steps = {
+        name: {**timing._asdict(), "resident": peak_while(runs[name])}
+        for name, timing in timed.items()
+    }
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "opacus"))
+    threads = f"{versions}, {torch.get_num_threads()} threads"
+    return {"steps": steps, "losses": losses, "versions": threads}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(from_dict(json.load(sys.stdin)))))

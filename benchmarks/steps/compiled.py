@@ -1,0 +1,80 @@
+"""Train steps by name, compiled: what XLA needs for one is known before it runs.
+
+    task = step_models.make("mlp", abstract=True)
+    compile_step(task, "auto").peak
+
+Names: `plain` is `jax.value_and_grad`; a method of `bk_jax.methods` clips without noise; `noise` is
+`auto` with noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from step_models import Task
+
+import bk_jax
+from bk_jax.methods import METHODS
+
+# In the order of the paper, the slowest first; ours last.
+PAPER = ("tf_privacy", "opacus", "fast_grad_clip", "ghost_clip", "mix_ghost_clip")
+BOOK = ("bk", "bk_mix_ghost_clip", "bk_mix_opt", "auto")
+ALL = (*PAPER, *BOOK)
+assert set(ALL) == METHODS.keys()
+
+
+class Compiled(NamedTuple):
+    """A program with its arguments, seconds to trace and to compile it, and bytes that it needs.
+
+    `temporary` is XLA's own; `peak` adds parameters, batch and gradients, which exist besides. Custom
+    calls allocate a few megabytes more (tests/custom_calls/scratch_test.cc says how many).
+    """
+
+    run: Callable[[], Any]
+    trace: float
+    compile: float
+    temporary: int
+    peak: int
+
+
+def compile_program(fun: Callable[..., Any], *args: Any) -> Compiled:
+    """Compiles for arguments that are arrays, or shapes if it is not to be run."""
+    start = time.perf_counter()
+    lowered = jax.jit(fun).lower(*args)
+    middle = time.perf_counter()
+    program = lowered.compile()
+    end = time.perf_counter()
+    memory = program.memory_analysis()
+    temporary = memory.temp_size_in_bytes if memory is not None else 0
+    around = 0
+    if memory is not None:
+        around = memory.argument_size_in_bytes + memory.output_size_in_bytes
+        around -= memory.alias_size_in_bytes
+    return Compiled(
+        lambda: program(*args), middle - start, end - middle, temporary, temporary + around
+    )
+
+
+def step_function(task: Task, name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A step by name, and its arguments."""
+    if name == "plain":
+        return jax.value_and_grad(task.loss), (task.params, task.batch)
+    if name == "noise":
+        noisy = bk_jax.dp_value_and_grad(task.loss)
+
+        def step(params: Any, batch: Any, seed: Any) -> Any:
+            return noisy(params, batch, key=jax.random.key(seed))
+
+        return step, (task.params, task.batch, jnp.uint32(1))
+    clipped = bk_jax.clipped_value_and_grad(task.loss, method=name)
+    return clipped, (task.params, task.batch)
+
+
+def compile_step(task: Task, name: str) -> Compiled:
+    """Compiles the step of that name."""
+    fun, args = step_function(task, name)
+    return compile_program(fun, *args)

@@ -1,0 +1,107 @@
+"""What is compared: comparisons read from configs/benchmarks, as data that a process can be given.
+
+    [[comparison]]
+    name = "gpt2"
+    kind = "time"
+    model = "gpt2"
+    sizes = { batch = 4, length = 100, depth = 2 }
+    steps = "all"
+    vary = { length = [100, 200] }      # optional: one comparison for each value, a figure of all
+
+| kind | does |
+|---|---|
+| `time` | compiles every step and times it between runs of the plain one |
+| `memory` | compiles only |
+| `largest` | the largest batch of every step that fits `limit` bytes; compiles only |
+| `jax`, `torch` | times another library's steps in its own environment |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Any
+
+KINDS = ("time", "memory", "largest", "jax", "torch")
+CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "benchmarks"
+SCALED = ("batch", "length", "depth", "width")  # sizes that --scale multiplies
+TILE = 32  # images are this multiple
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One model of one size, and the steps that are compared on it: one process, one result."""
+
+    name: str
+    kind: str
+    model: str
+    sizes: dict[str, int]
+    steps: tuple[str, ...]
+    title: str = ""
+    budget: float = 10.0  # seconds of timing; compilation comes on top
+    least: int = 4  # turns of a slow step
+    figure: str = ""  # comparisons that vary one size
+    x: str = ""  # that size
+    limit: float = 0.0  # bytes, of `largest`
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**dataclasses.asdict(self), "steps": list(self.steps)}
+
+
+def from_dict(data: dict[str, Any]) -> Comparison:
+    """The way back."""
+    return Comparison(**{**data, "steps": tuple(data["steps"])})
+
+
+def read(profile: str) -> list[Comparison]:
+    """The comparisons of configs/benchmarks/<profile>.toml."""
+    path = CONFIGS / f"{profile}.toml"
+    if not path.exists():
+        known = ", ".join(sorted(p.stem for p in CONFIGS.glob("*.toml")))
+        raise ValueError(f"there is no profile {profile!r}; profiles are {known}.")
+    data = tomllib.loads(path.read_text())
+    found = [one for row in data["comparison"] for one in _expand(row, data.get("steps", {}))]
+    names = [one.name for one in found]
+    doubled = {name for name in names if names.count(name) > 1}
+    if doubled:
+        raise ValueError(f"{path.name} has more than one comparison {', '.join(sorted(doubled))}.")
+    return found
+
+
+def _expand(row: dict[str, Any], lists: dict[str, list[str]]) -> list[Comparison]:
+    """One comparison, or one for each value of what varies."""
+    row = dict(row)
+    vary = row.pop("vary", None)
+    if row["kind"] not in KINDS:
+        raise ValueError(
+            f"{row['name']} has the kind {row['kind']!r}; kinds are {', '.join(KINDS)}."
+        )
+    steps = row["steps"]
+    row["steps"] = tuple(lists[steps] if isinstance(steps, str) else steps)
+    if vary is None:
+        return [Comparison(**row)]
+    [(size, values)] = vary.items()
+    return [_varied(row, size, value) for value in values]
+
+
+def _varied(row: dict[str, Any], size: str, value: int) -> Comparison:
+    sizes = {**row["sizes"], size: value}
+    name = f"{row['name']}-{size}-{value}"
+    return Comparison(**{**row, "name": name, "sizes": sizes, "figure": row["name"], "x": size})
+
+
+def scaled(one: Comparison, scale: float) -> Comparison:
+    """The same with smaller sizes; its name says so, it is another result."""
+    if scale == 1.0:
+        return one
+    sizes = {key: _scale(key, value, scale) for key, value in one.sizes.items()}
+    name, limit = f"{one.name}-scale-{scale:g}", one.limit * scale
+    return dataclasses.replace(one, name=name, sizes=sizes, limit=limit)
+
+
+def _scale(key: str, value: int, scale: float) -> int:
+    if key == "size":
+        return max(TILE, round(value * scale / TILE) * TILE)
+    return max(1, round(value * scale)) if key in SCALED else value

@@ -1,0 +1,105 @@
+"""Regression gate: a few small comparisons against a stored table of ratios.
+
+    bazel run //benchmarks/suite:gate
+    bazel run //benchmarks/suite:gate -- --update      # stores what this machine measures now
+
+Only ratios are stored, for each instruction set: times belong to one machine. A ratio is too high when
+the lower end of its interval is above the stored one by more than `--tolerance`; it is then measured
+again, up to `--tries` times, and fails only if it is too high every time. A machine whose A/A
+comparison is wider than the tolerance can not tell, and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "paper"))
+
+import child
+from comparisons import Comparison, read
+from readings import noise_floor, timed
+
+from bk_jax import _native
+
+WORKSPACE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", Path(__file__).resolve().parents[2]))
+TABLE = WORKSPACE / "benchmarks" / "ratios.json"
+Ratios = dict[str, dict[str, float]]  # comparison, step
+
+
+def instruction_set() -> str:
+    module = _native.library().module
+    return module.active_isa() if module is not None else "none"
+
+
+def too_high(result: dict[str, Any], stored: dict[str, float], tolerance: float) -> list[str]:
+    """Steps that are slower than stored, beyond interval and tolerance, with both numbers."""
+    steps = timed(result)
+    return [
+        f"{name}: {steps[name]['ratio']:.3f} ({steps[name]['low']:.3f} .. "
+        f"{steps[name]['high']:.3f}), stored {ratio:.3f}"
+        for name, ratio in stored.items()
+        if name in steps and steps[name]["low"] > ratio * (1 + tolerance)
+    ]
+
+
+def measure(comparison: Comparison) -> dict[str, Any]:
+    result = child.run(comparison, WORKSPACE)
+    if "error" in result:
+        sys.exit(f"{comparison.name}: {result['error']}")
+    return result
+
+
+def check(comparison: Comparison, stored: dict[str, float], tolerance: float, tries: int) -> bool:
+    """Whether the comparison passes; prints why."""
+    for attempt in range(1, tries + 1):
+        result = measure(comparison)
+        wrong = too_high(result, stored, tolerance)
+        if not wrong:
+            print(f"ok      {comparison.name}", flush=True)
+            return True
+        floor = noise_floor(result)
+        quiet = "" if floor < tolerance else f"; this machine is noisy: A/A {floor:.2f}"
+        print(f"slow    {comparison.name}, try {attempt}: {'; '.join(wrong)}{quiet}", flush=True)
+    return False
+
+
+def update(wanted: list[Comparison], isa: str, table: dict[str, Ratios]) -> None:
+    """Stores the ratios of this machine beside those of other instruction sets."""
+    found: Ratios = {}
+    for one in wanted:
+        steps = timed(measure(one))
+        found[one.name] = {n: round(s["ratio"], 3) for n, s in steps.items() if n != "plain"}
+        print(f"stored  {one.name}: {found[one.name]}", flush=True)
+    stored = {**table, isa: {**table.get(isa, {}), **found}}
+    TABLE.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--update", action="store_true", help="store the ratios of this machine")
+    parser.add_argument("--tolerance", type=float, default=0.1, help="how much slower is allowed")
+    parser.add_argument("--tries", type=int, default=3)
+    parser.add_argument("--only", default="", help="comparisons whose name contains this")
+    arguments = parser.parse_args()
+    isa, wanted = instruction_set(), [one for one in read("check") if arguments.only in one.name]
+    table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+    if arguments.update:
+        update(wanted, isa, table)
+        return
+    if isa not in table:
+        sys.exit(f"no ratios are stored for {isa}: measure a good commit with --update first")
+    passed = [check(one, table[isa].get(one.name, {}), arguments.tolerance, arguments.tries)
+              for one in wanted]  # fmt: skip
+    sys.exit(0 if all(passed) else 1)
+
+
+if __name__ == "__main__":
+    main()

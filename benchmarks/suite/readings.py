@@ -1,0 +1,67 @@
+"""Numbers of results: what the tables, the figures and the list of losses are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from store import Result
+
+Step = dict[str, Any]
+LABELS = {"plain": "not private", "noise": "auto, with noise"}
+OURS = ("auto", "noise", "bk_jax")  # steps that are this package at its best
+
+
+def label(step: str) -> str:
+    """A step's name for people; method names are code."""
+    return LABELS.get(step, f"`{step}`")
+
+
+def batch_of(result: Result) -> int:
+    return result["comparison"]["sizes"]["batch"]
+
+
+def examples_per_second(result: Result, step: str) -> float | None:
+    """Throughput; None for a step that was not run."""
+    seconds = result["steps"].get(step, {}).get("seconds")
+    return batch_of(result) / seconds if seconds else None
+
+
+def over_plain(result: Result, step: str, key: str) -> float | None:
+    """A number of a step over that of the plain one."""
+    one, plain = (result["steps"].get(name, {}).get(key) for name in (step, "plain"))
+    return one / plain if one is not None and plain else None
+
+
+def timed(result: Result) -> dict[str, Step]:
+    """The steps that ran."""
+    return {name: step for name, step in result.get("steps", {}).items() if "ratio" in step}
+
+
+def noise_floor(result: Result) -> float:
+    """How far an A/A comparison of this run is from 1: differences below mean nothing."""
+    plain = timed(result)["plain"]
+    return max(abs(plain["low"] - 1), abs(plain["high"] - 1))
+
+
+def title_of(result: Result) -> str:
+    """The comparison's own title, with the sizes that are not in it."""
+    comparison = result["comparison"]
+    title = comparison["title"] or comparison["model"]
+    names = {"batch": "B", "length": "T"}
+    sizes = [f"{names.get(key, key)}={value}" for key, value in comparison["sizes"].items()]
+    return ", ".join([title, *sizes])
+
+
+def figures(results: list[Result]) -> dict[str, list[Result]]:
+    """Results that vary one size, by figure, in the order of that size."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        if result["comparison"]["figure"] and "steps" in result:
+            found.setdefault(result["comparison"]["figure"], []).append(result)
+    return {name: sorted(rows, key=x_of) for name, rows in found.items()}
+
+
+def x_of(result: Result) -> int:
+    """The value of the size that varies."""
+    comparison = result["comparison"]
+    return comparison["sizes"][comparison["x"]]

@@ -1,0 +1,104 @@
+"""One comparison in a process of its own: reads it as JSON, prints the result as JSON.
+
+    echo '{"name": ..., "kind": "time", ...}' | python worker.py
+
+A step that would need more memory than the machine has is compiled, not run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
+
+import jax
+import step_models
+from comparisons import Comparison, from_dict
+from compiled import Compiled, compile_step
+from interleaved import compare_all
+from largest import largest_batch
+from resident import peak_while
+
+SHARE = 0.7  # of the memory that is free: what a step may need
+
+
+def available() -> int:
+    """Bytes that this machine can still give."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def describe_compiled(step: Compiled) -> dict[str, Any]:
+    keys = ("trace", "compile", "temporary", "peak")
+    return {key: getattr(step, key) for key in keys}
+
+
+def compile_all(comparison: Comparison, abstract: bool) -> dict[str, Compiled]:
+    task = step_models.make(comparison.model, abstract=abstract, **comparison.sizes)
+    if not abstract:
+        task = step_models.Task(task.loss, *jax.device_put((task.params, task.batch)))
+    return {name: compile_step(task, name) for name in ("plain", *comparison.steps)}
+
+
+def time_all(
+    comparison: Comparison, compiled: dict[str, Compiled], steps: dict[str, dict[str, Any]]
+) -> dict[str, Callable[[], Any]]:
+    """Times the programs that fit into memory, adds what it found to `steps`, returns those that ran."""
+    room = SHARE * available()
+    runs = {name: step.run for name, step in compiled.items() if step.peak < room}
+    for name in compiled.keys() - runs.keys():
+        steps[name]["skipped"] = f"needs {compiled[name].peak / 1e9:.1f} GB"
+    timed = compare_all(
+        compiled["plain"].run, runs,
+        budget=comparison.budget, least=comparison.least, wait=jax.block_until_ready,
+    )  # fmt: skip
+    for name, timing in timed.items():
+        steps[name] |= timing._asdict()
+        run = runs[name]
+        steps[name]["resident"] = peak_while(lambda run=run: jax.block_until_ready(run()))
+    return runs
+
+
+def measure_time(comparison: Comparison) -> dict[str, Any]:
+    compiled = compile_all(comparison, abstract=False)
+    steps = {name: describe_compiled(step) for name, step in compiled.items()}
+    time_all(comparison, compiled, steps)
+    return {"steps": steps}
+
+
+def measure_memory(comparison: Comparison) -> dict[str, Any]:
+    compiled = compile_all(comparison, abstract=True)
+    return {"steps": {name: describe_compiled(step) for name, step in compiled.items()}}
+
+
+def measure_largest(comparison: Comparison) -> dict[str, Any]:
+    def memory(name: str, batch: int) -> int:
+        sizes = {**comparison.sizes, "batch": batch}
+        task = step_models.make(comparison.model, abstract=True, **sizes)
+        return compile_step(task, name).peak
+
+    steps = {}
+    for name in ("plain", *comparison.steps):
+        batch = largest_batch(lambda batch, name=name: memory(name, batch), comparison.limit)
+        steps[name] = {"batch": batch}
+    return {"steps": steps}
+
+
+MEASURE = {"time": measure_time, "memory": measure_memory, "largest": measure_largest}
+
+
+def main() -> None:
+    comparison = from_dict(json.load(sys.stdin))
+    print(json.dumps(MEASURE[comparison.kind](comparison)))
+
+
+if __name__ == "__main__":
+    main()

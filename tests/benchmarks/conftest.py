@@ -1,0 +1,8 @@
+"""The programs of benchmarks/ import their neighbours."""
+
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+for folder in ("paper", "steps", "ops", "suite"):
+    sys.path.insert(0, str(BENCHMARKS / folder))
