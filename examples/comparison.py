@@ -13,30 +13,24 @@ import jax.numpy as jnp
 import optax
 
 
-def vmap_grad(
-    loss_fn: Callable[..., jax.Array],
-    params: Any,
-    batch: Any,
-    is_padding: Any,
-    key: jax.Array,
-    *,
-    clip_norm: float,
-    noise_multiplier: float,
-    normalize_by: float,
+def clipped_by_vmap(
+    loss_fn: Callable[..., jax.Array], params: Any, batch: Any, is_padding: Any, *, clip_norm: float
 ) -> Any:
-    """The usual way to a private gradient: form every example's gradient, clip, sum, add noise."""
+    """The usual way to a sum of clipped gradients: form every example's gradient, clip, sum."""
 
     def grad_of_one(example: Any) -> Any:
         return jax.grad(loss_fn)(params, jax.tree.map(lambda x: x[None], example))
 
-    def noisy_sum(gradients: jax.Array, noise: jax.Array) -> jax.Array:
-        return (jnp.tensordot(factors, gradients, 1) + scale * noise) / normalize_by
-
     each = jax.vmap(grad_of_one)(batch)
     norms = jax.vmap(optax.tree.norm)(each)
     factors = jnp.where(is_padding, 0, jnp.minimum(1, clip_norm / norms))
-    scale = noise_multiplier * clip_norm
-    return jax.tree.map(noisy_sum, each, optax.tree.random_like(key, params, jax.random.normal))
+    return jax.tree.map(lambda gradients: jnp.tensordot(factors, gradients, 1), each)
+
+
+def with_normal_noise(sums: Any, key: jax.Array, stddev: float) -> Any:
+    """Adds `jax.random.normal` to every array."""
+    noise = optax.tree.random_like(key, sums, jax.random.normal)
+    return jax.tree.map(lambda x, n: x + stddev * n, sums, noise)
 
 
 def median_times(runs: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """Handwritten digits, learned privately: DP-Adam on scikit-learn's 8 x 8 images.
 
-Everything that the privacy statement rests on is in this file: Poisson sampling at a fixed padded
-shape, clipping and noise (`bk_jax.dp_value_and_grad`), and the accounting of exactly that mechanism
-(`dp_accounting`). The same network is trained without privacy next to it.
+The pieces that the privacy statement rests on are the library's: the plan and its epsilon
+(`privacy.plan`), Poisson batches at a fixed padded shape (`sampling.Loader`), clipping and noise
+(`dp_value_and_grad`), and a ledger that hands out the keys of every step once
+(`privacy.open_ledger`). The same network is trained without privacy next to it.
 
     python examples/digits.py --epsilon 3 --epochs 30
 """
@@ -10,20 +11,18 @@ shape, clipping and noise (`bk_jax.dp_value_and_grad`), and the accounting of ex
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import dp_accounting
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import scipy.stats
-from comparison import custom_calls, median_times, vmap_grad
+from comparison import clipped_by_vmap, custom_calls, median_times, with_normal_noise
 from digits_report import (
     Point,
     print_results,
@@ -33,16 +32,13 @@ from digits_report import (
     waiting,
     watch,
 )
-from dp_accounting import pld
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import bk_jax
+from bk_jax import privacy, sampling
 
-OVERFULL_CHANCE = 1e-12  # that any batch of a run exceeds its fixed size: far below every delta
-
-
-# --- data: a fixed shape, filled by Poisson sampling ----------------------------------------------
+REPORTS = 30  # points of a run
 
 
 class Examples(NamedTuple):
@@ -52,39 +48,12 @@ class Examples(NamedTuple):
     labels: Any
 
 
-class Batch(NamedTuple):
-    """A fixed number of rows, of which some are padding."""
-
-    examples: Examples
-    is_padding: Any
-
-
 def load_data() -> tuple[Examples, Examples]:
     """Training and held-out examples; split and scale do not look at the values."""
     images, labels = load_digits(return_X_y=True)
     images = (images / 8 - 1).astype(np.float32)
     parts = train_test_split(images, labels.astype(np.int32), test_size=0.2, random_state=0)
     return Examples(parts[0], parts[2]), Examples(parts[1], parts[3])
-
-
-def padded_size(num_examples: int, probability: float, steps: int) -> int:
-    """Rows that no batch of `steps` Poisson samples exceeds, but for `OVERFULL_CHANCE`."""
-    size = scipy.stats.binom.isf(OVERFULL_CHANCE / steps, num_examples, probability)
-    return min(num_examples, int(size))
-
-
-def poisson_batch(data: Examples, probability: float, size: int, rng: np.random.Generator) -> Batch:
-    """Takes every example independently with the given probability, and pads to `size` rows."""
-    chosen = np.flatnonzero(rng.random(len(data.labels)) < probability)
-    if len(chosen) > size:
-        raise RuntimeError(
-            f"sampled {len(chosen)} examples where {size} fit. Dropping some would not be the "
-            "mechanism that is accounted for, so the run stops here; start it again."
-        )
-    padding = size - len(chosen)
-    images = np.pad(data.images[chosen], ((0, padding), (0, 0)))
-    labels = np.pad(data.labels[chosen], (0, padding))
-    return Batch(Examples(images, labels), np.arange(size) >= len(chosen))
 
 
 # --- model: ordinary JAX, which knows nothing of privacy ------------------------------------------
@@ -123,75 +92,47 @@ def evaluate(params: Params, examples: Examples) -> tuple[jax.Array, jax.Array]:
     return jnp.mean(right), mean_loss(params, examples)
 
 
-# --- privacy: the event says exactly what a run does ----------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Mechanism:
-    """A Poisson sample and its clipped sum, with noise of `noise_multiplier` clip norms."""
-
-    probability: float
-    noise_multiplier: float
-
-    def event(self, steps: int) -> dp_accounting.DpEvent:
-        """What `steps` steps release, in the words of `dp_accounting`."""
-        gaussian = dp_accounting.GaussianDpEvent(self.noise_multiplier)
-        sampled = dp_accounting.PoissonSampledDpEvent(self.probability, gaussian)
-        return dp_accounting.SelfComposedDpEvent(sampled, steps)
-
-    def epsilon(self, steps: int, delta: float) -> float:
-        """What `steps` steps spend, for data sets that differ by one record more or less."""
-        return float(accountant().compose(self.event(steps)).get_epsilon(delta)) if steps else 0.0
-
-
-def accountant() -> pld.PLDAccountant:
-    """On a coarser grid than the default: quicker, and it can only overstate epsilon."""
-    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
-    return pld.PLDAccountant(relation, value_discretization_interval=1e-3)
-
-
-def calibrate(probability: float, steps: int, epsilon: float, delta: float) -> Mechanism:
-    """The mechanism with the least noise that keeps `steps` steps within (epsilon, delta)."""
-    noise_multiplier = dp_accounting.calibrate_dp_mechanism(
-        accountant, lambda sigma: Mechanism(probability, sigma).event(steps), epsilon, delta
-    )
-    return Mechanism(probability, float(noise_multiplier))
-
-
 # --- steps: the only difference between private and not is the gradient ---------------------------
 
 State = tuple[Params, Any]
-GradFn = Callable[[Params, Batch, jax.Array], Params]
-Step = Callable[[State, Batch, jax.Array], State]
+GradFn = Callable[[Params, sampling.Batch, jax.Array], Params]
+Step = Callable[[State, sampling.Batch, jax.Array], State]
 
 
-def plain_grad(batch_size: int) -> GradFn:
+def plain_grad(normalize_by: float) -> GradFn:
     """The gradient of the sum of losses over the expected batch size."""
 
-    def loss(params: Params, batch: Batch) -> jax.Array:
-        return jnp.sum(jnp.where(batch.is_padding, 0, losses(params, batch.examples))) / batch_size
+    def loss(params: Params, batch: sampling.Batch) -> jax.Array:
+        each = losses(params, batch.examples)
+        return jnp.sum(jnp.where(batch.is_padding_example, 0, each)) / normalize_by
 
     return lambda params, batch, key: jax.grad(loss)(params, batch)
 
 
-def private_grad(clip_norm: float, noise_multiplier: float, batch_size: int) -> GradFn:
+def private_grad(**options: float) -> GradFn:
     """The same, with each example's gradient clipped and noise added to the sum."""
-    grad_fn = bk_jax.dp_value_and_grad(
-        mean_loss,
-        l2_clip_norm=clip_norm,
-        noise_multiplier=noise_multiplier,
-        normalize_by=batch_size,
-    )
+    grad_fn = bk_jax.dp_value_and_grad(mean_loss, **options)
 
-    def grads(params: Params, batch: Batch, key: jax.Array) -> Params:
-        noise = key if noise_multiplier else None
-        return grad_fn(params, batch.examples, key=noise, is_padding_example=batch.is_padding)[1]
+    def grads(params: Params, batch: sampling.Batch, key: jax.Array) -> Params:
+        noise, padding = key if grad_fn.noise_multiplier else None, batch.is_padding_example
+        return grad_fn(params, batch.examples, key=noise, is_padding_example=padding)[1]
+
+    return grads
+
+
+def vmap_grad(l2_clip_norm: float, noise_multiplier: float, normalize_by: float) -> GradFn:
+    """The same in the usual way, which forms every example's gradient."""
+
+    def grads(params: Params, batch: sampling.Batch, key: jax.Array) -> Params:
+        sums = clipped_by_vmap(mean_loss, params, *batch, clip_norm=l2_clip_norm)
+        noisy = with_normal_noise(sums, key, noise_multiplier * l2_clip_norm)
+        return jax.tree.map(lambda x: x / normalize_by, noisy)
 
     return grads
 
 
 def make_step(grads: GradFn, optimizer: optax.GradientTransformation) -> Step:
-    def step(state: State, batch: Batch, key: jax.Array) -> State:
+    def step(state: State, batch: sampling.Batch, key: jax.Array) -> State:
         params, optimizer_state = state
         gradient = grads(params, batch, key)
         updates, optimizer_state = optimizer.update(gradient, optimizer_state, params)
@@ -202,48 +143,48 @@ def make_step(grads: GradFn, optimizer: optax.GradientTransformation) -> Step:
 
 # --- the run --------------------------------------------------------------------------------------
 
-Meter = Callable[[int], float]  # steps -> epsilon
 
-
-@dataclasses.dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """What private and ordinary training have in common."""
 
-    train: Examples
+    loader: sampling.Loader
     held_out: Examples
-    probability: float  # of each example to be in a batch
-    size: int  # rows of a padded batch
-    steps: int
-
-    def batch(self, rng: np.random.Generator) -> Batch:
-        """One batch to learn from."""
-        return poisson_batch(self.train, self.probability, self.size, rng)
+    plan: privacy.PrivacyPlan
+    key: jax.Array  # secret; batches and noise come from it
 
 
-def make_task(epochs: float, batch_size: int) -> Task:
+def make_task(args: argparse.Namespace, key: jax.Array) -> Task:
+    """Data, and the plan with the least noise that keeps the run within (epsilon, delta)."""
     train, held_out = load_data()
-    probability = min(1.0, batch_size / len(train.labels))
-    steps = max(1, round(epochs / probability))
-    size = padded_size(len(train.labels), probability, steps)
-    return Task(train, held_out, probability, size, steps)
+    plan = privacy.plan(
+        target_epsilon=args.epsilon,
+        delta=args.delta,
+        num_examples=len(train.labels),
+        batch_size=args.batch_size,
+        epochs=args.epochs,
+        l2_clip_norm=args.clip_norm,
+        max_batch_size="auto",
+    )
+    return Task(sampling.Loader(train, sampling.PoissonSampler.of(plan)), held_out, plan, key)
 
 
-def fit(
-    task: Task, step: Step, state: State, seeds: Sequence[Any], epsilon: Meter
-) -> Iterator[Point]:
+def fit(task: Task, step: Step, state: State, epsilon: Callable[[int], float]) -> Iterator[Point]:
     """Trains from `state` and yields about thirty points of the way."""
-    rng, key = np.random.default_rng(seeds[0]), prng_key(seeds[1])
-    for index in range(task.steps + 1):
-        if index % max(1, task.steps // 30) == 0 or index == task.steps:
-            accuracy, loss = evaluate(state[0], task.held_out)
-            yield Point(index, float(accuracy), float(loss), epsilon(index))
-        if index < task.steps:
-            state = step(state, task.batch(rng), jax.random.fold_in(key, index))
 
+    def point(taken: int) -> Point:
+        accuracy, loss = evaluate(state[0], task.held_out)
+        return Point(taken, float(accuracy), float(loss), epsilon(taken))
 
-def prng_key(seed: np.random.SeedSequence) -> jax.Array:
-    """A JAX key from all the 64 bits that it can hold."""
-    return jax.random.wrap_key_data(jnp.asarray(seed.generate_state(2)))
+    plan, every = task.plan, max(1, task.plan.steps // REPORTS)
+    yield point(0)
+    with (
+        tempfile.TemporaryDirectory() as folder,  # a run that is to be resumed keeps its ledger
+        privacy.open_ledger(Path(folder, "run.ledger"), plan, key=task.key) as ledger,
+    ):
+        for _, noise_key, sampling_key in ledger:
+            state = step(state, task.loader.batch(sampling_key), noise_key)
+            if ledger.steps % every == 0 or ledger.steps == plan.steps:
+                yield point(ledger.steps)
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -265,17 +206,16 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def compile_steps(args: argparse.Namespace, sigma: float, *inputs: Any) -> dict[str, Any]:
+def compile_steps(
+    plan: privacy.PrivacyPlan, optimizer: optax.GradientTransformation, *inputs: Any
+) -> dict[str, Any]:
     """The steps to train with, and two more to compare their times with."""
-    optimizer, size, clip = optax.adam(args.learning_rate), args.batch_size, args.clip_norm
-    by_vmap = functools.partial(
-        vmap_grad, mean_loss, clip_norm=clip, noise_multiplier=sigma, normalize_by=size
-    )
+    options = plan.options()
     grads: dict[str, GradFn] = {
-        "not private": plain_grad(size),
-        "private": private_grad(clip, sigma, size),
-        "private, before noise": private_grad(clip, 0.0, size),
-        "private, by vmap(grad)": lambda params, batch, key: by_vmap(params, *batch, key),
+        "not private": plain_grad(plan.batch_size),
+        "private": private_grad(**options),
+        "private, before noise": private_grad(**options | {"noise_multiplier": 0.0}),
+        "private, by vmap(grad)": vmap_grad(**options),
     }
     steps = {name: jax.jit(make_step(grad, optimizer)) for name, grad in grads.items()}
     return {name: step.lower(*inputs).compile() for name, step in steps.items()}
@@ -291,21 +231,20 @@ def time_steps(steps: dict[str, Any], rounds: int, *inputs: Any) -> dict[str, fl
 def main(argv: Sequence[str] | None = None) -> None:
     """Calibrates, trains twice, times the steps, and reports."""
     args = parse_args(argv)
-    task = make_task(args.epochs, args.batch_size)
+    init_key, run_key = jax.random.split(bk_jax.random.key(args.seed))
     with waiting("finding the noise that this privacy needs"):
-        mechanism = calibrate(task.probability, task.steps, args.epsilon, args.delta)
-    init, *seeds = np.random.SeedSequence(args.seed).spawn(3)
-    params = init_params(prng_key(init), (64, args.width, args.width, 10))
-    state = (params, optax.adam(args.learning_rate).init(params))
-    inputs = (state, task.batch(np.random.default_rng(0)), jax.random.key(0))
+        task = make_task(args, run_key)
+    params = init_params(init_key, (64, args.width, args.width, 10))
+    optimizer = optax.adam(args.learning_rate)
+    state = (params, optimizer.init(params))
+    inputs = (state, task.loader.batch(bk_jax.random.key(0)), bk_jax.random.key(1))
     with waiting("compiling the steps"):
-        steps = compile_steps(args, mechanism.noise_multiplier, *inputs)
-    print_setting(args, task, mechanism, params, custom_calls(steps["private"]))
+        steps = compile_steps(task.plan, optimizer, *inputs)
+    print_setting(args, task, params, custom_calls(steps["private"]))
 
-    spent = functools.partial(mechanism.epsilon, delta=args.delta)
-    meters: dict[str, Meter] = {"private": spent, "not private": lambda _: np.inf}
+    meters = {"private": task.plan.epsilon, "not private": lambda _: np.inf}
     histories = {  # both see the same batches
-        name: watch(name, task.steps, fit(task, steps[name], state, seeds, epsilon))
+        name: watch(name, task.plan.steps, fit(task, steps[name], state, epsilon))
         for name, epsilon in meters.items()
     }
     print_results(histories, args.delta)

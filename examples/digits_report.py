@@ -19,7 +19,7 @@ import rich.status
 import rich.table
 
 if TYPE_CHECKING:
-    from digits import Mechanism, Task
+    from digits import Task
 
 Histories = dict[str, list["Point"]]
 COLOURS = {"private": "#1f6f8b", "not private": "#9a9a9a"}
@@ -37,20 +37,18 @@ class Point(NamedTuple):
     epsilon: float
 
 
-def print_setting(
-    args: argparse.Namespace, task: Task, mechanism: Mechanism, params: Any, calls: dict[str, int]
-) -> None:
+def print_setting(args: argparse.Namespace, task: Task, params: Any, calls: dict[str, int]) -> None:
     """What is about to be done, in numbers."""
     table = rich.table.Table.grid(padding=(0, 2))
     sizes = [leaf.size for leaf in jax.tree.leaves(params)]
     counts = ", ".join(f"{name} x {count}" for name, count in calls.items())
-    learned, held_out = len(task.train.labels), len(task.held_out.labels)
+    plan, held_out = task.plan, len(task.held_out.labels)
     target = f"epsilon {args.epsilon:g} at delta {args.delta:g}"
     rows = {
-        "data": f"{learned} images to learn from, {held_out} held out",
+        "data": f"{plan.num_examples} images to learn from, {held_out} held out",
         "network": f"{len(params)} dense layers, {sum(sizes):,} parameters",
-        "batches": f"Poisson, {args.batch_size} expected, padded to {task.size} rows",
-        "noise": f"multiplier {mechanism.noise_multiplier:.3f} for {task.steps} steps, {target}",
+        "batches": f"Poisson, {args.batch_size} expected, padded to {plan.max_batch_size} rows",
+        "noise": f"multiplier {plan.noise_multiplier:.3f} for {plan.steps} steps, {target}",
         "custom calls": counts or "none: the pure-JAX twins run, see bk_jax.diagnose()",
     }
     for name, value in rows.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import re
 
-import comparison
 import digits
 import digits_report
 import dp_accounting
@@ -15,6 +15,9 @@ import numpy as np
 import optax
 import pytest
 import rich.console
+import scipy.stats
+
+from bk_jax import random, sampling
 
 WIDTHS = (64, 24, 16, 10)
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -28,7 +31,16 @@ def params():
 @pytest.fixture
 def batch():
     train, _ = digits.load_data()
-    return digits.poisson_batch(train, 16 / 1437, size=40, rng=np.random.default_rng(0))
+    sampler = sampling.PoissonSampler(1437, batch_size=16, max_batch_size=40)
+    return sampling.Loader(train, sampler).batch(random.key(0))
+
+
+def options(clip_norm, noise_multiplier):
+    return {"l2_clip_norm": clip_norm, "noise_multiplier": noise_multiplier, "normalize_by": 16}
+
+
+def task_for(*options):
+    return digits.make_task(digits.parse_args(options), random.key(1))
 
 
 @pytest.fixture(scope="module")
@@ -73,26 +85,58 @@ def test_the_demo_names_its_custom_calls(demo):
         assert target in demo[0]
 
 
-def test_epsilon_is_what_dp_accounting_says():
-    mechanism = digits.Mechanism(probability=0.1, noise_multiplier=1.3)
-    accountant = dp_accounting.pld.PLDAccountant()  # its finer default grid
-    step = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.3))
-    exact = accountant.compose(step, 20).get_epsilon(1e-5)
-    assert exact <= mechanism.epsilon(20, 1e-5) <= exact + 1e-3
-    assert mechanism.epsilon(0, 1e-5) == 0
+def test_epsilon_is_what_dp_accounting_says_of_the_demos_batches():
+    plan = task_for("--epsilon=2", "--epochs=4", "--batch-size=144").plan
+    step = dp_accounting.TruncatedSubsampledGaussianDpEvent(
+        dataset_size=1437,
+        sampling_probability=144 / 1437,
+        truncated_batch_size=plan.max_batch_size,
+        noise_multiplier=plan.noise_multiplier,
+    )
+    accountant = dp_accounting.pld.PLDAccountant()  # on its own grid, which is finer
+    exact = accountant.compose(step, 40).get_epsilon(1e-5)
+    assert plan.steps == 40
+    assert exact <= plan.epsilon() <= exact * (1 + 1e-3)
+    assert plan.epsilon(0) == 0
 
 
 def test_calibrated_noise_spends_the_target_and_less_noise_spends_more():
-    mechanism = digits.calibrate(0.2, steps=10, epsilon=1.5, delta=1e-5)
-    assert 1.49 < mechanism.epsilon(10, 1e-5) <= 1.5
-    weaker = digits.Mechanism(0.2, 0.99 * mechanism.noise_multiplier)
-    assert weaker.epsilon(10, 1e-5) > 1.5
+    plan = task_for("--epsilon=1.5", "--epochs=2").plan
+    assert 1.49 < plan.epsilon() <= 1.5
+    weaker = dataclasses.replace(plan, noise_multiplier=0.99 * plan.noise_multiplier)
+    assert weaker.epsilon() > 1.5
+
+
+def test_the_options_reach_the_plan():
+    plan = task_for("--clip-norm=0.5", "--delta=1e-4", "--batch-size=479", "--epochs=7").plan
+    found = (plan.num_examples, plan.batch_size, plan.steps, plan.delta, plan.l2_clip_norm)
+    assert found == (1437, 479, 21, 1e-4, 0.5)
+
+
+def test_both_runs_take_every_step_of_the_plan_on_the_same_batches():
+    task = task_for("--epochs=0.5")
+    state = (digits.init_params(random.key(0), (64, 10)), None)
+
+    def record(seen):
+        def step(state, batch, key):
+            seen.append((batch.examples.labels.tolist(), jax.random.key_data(key).tolist()))
+            return state
+
+        return step
+
+    runs = [], []
+    for seen in runs:
+        points = list(digits.fit(task, record(seen), state, float))
+        assert [point.epsilon for point in points] == list(range(task.plan.steps + 1))
+    assert runs[0] == runs[1]
+    for column in zip(*runs[0], strict=True):  # no batch and no key comes twice
+        assert len({tuple(values) for values in column}) == task.plan.steps == 3
 
 
 def test_without_noise_and_clipping_a_step_is_the_ordinary_one(params, batch):
     optimizer = optax.sgd(0.1)  # Adam would divide rounding errors by themselves
     state, key = (params, optimizer.init(params)), jax.random.key(0)
-    private = digits.make_step(digits.private_grad(1e6, 0.0, 16), optimizer)
+    private = digits.make_step(digits.private_grad(**options(1e6, 0.0)), optimizer)
     plain = digits.make_step(digits.plain_grad(16), optimizer)
     ours, theirs = (jax.jit(step)(state, batch, key)[0] for step in (private, plain))
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
@@ -100,19 +144,17 @@ def test_without_noise_and_clipping_a_step_is_the_ordinary_one(params, batch):
 
 
 def test_the_private_step_is_the_one_by_vmap(params, batch):
-    clip = {"clip_norm": 0.7, "noise_multiplier": 0.0, "normalize_by": 16}
-    usual = jax.jit(lambda *args: comparison.vmap_grad(digits.mean_loss, *args, **clip))
-    theirs = usual(params, *batch, jax.random.key(0))
-    ours = jax.jit(digits.private_grad(0.7, 0.0, 16))(params, batch, jax.random.key(0))
+    theirs = jax.jit(digits.vmap_grad(**options(0.7, 0.0)))(params, batch, jax.random.key(0))
+    ours = jax.jit(digits.private_grad(**options(0.7, 0.0)))(params, batch, jax.random.key(0))
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_no_array_of_per_example_weight_gradients(params, batch):
-    step = digits.make_step(digits.private_grad(1.0, 1.0, 16), optax.adam(1e-3))
+    step = digits.make_step(digits.private_grad(**options(1.0, 1.0)), optax.adam(1e-3))
     state = (params, optax.adam(1e-3).init(params))
     text = jax.jit(step).lower(state, batch, jax.random.key(0)).compile().as_text()
-    size = len(batch.is_padding)
+    size = len(batch.is_padding_example)
     shapes = set(re.findall(r"\w+\[([\d,]+)\]", text))
     found = {tuple(int(n) for n in shape.split(",") if n != "1") for shape in shapes}
     for rows, columns in itertools.pairwise(WIDTHS):
@@ -120,37 +162,39 @@ def test_no_array_of_per_example_weight_gradients(params, batch):
 
 
 def test_every_example_is_sampled_with_the_accounted_probability():
-    train, _ = digits.load_data()
-    rng = np.random.default_rng(0)
-    counts = [
-        np.sum(~digits.poisson_batch(train, 0.1, len(train.labels), rng).is_padding)
-        for _ in range(200)
-    ]
-    mean, deviation = 0.1 * len(train.labels), np.sqrt(0.09 * len(train.labels))
+    task = task_for("--batch-size=144", "--epochs=1")
+    batches = [task.loader.batch(random.key(seed)) for seed in range(200)]
+    counts = [np.sum(~batch.is_padding_example) for batch in batches]
+    chance = task.plan.sampling_probability
+    assert chance == 144 / 1437
+    mean, deviation = 1437 * chance, np.sqrt(1437 * chance * (1 - chance))
     assert abs(np.mean(counts) - mean) < 4 * deviation / np.sqrt(len(counts))
     assert 0.8 < np.std(counts) / deviation < 1.2
 
 
 def test_padding_is_zero_and_marked(batch):
-    size = np.sum(~batch.is_padding)
-    assert 0 < size < len(batch.is_padding)
-    assert not np.any(batch.is_padding[:size])
+    size = np.sum(~batch.is_padding_example)
+    assert 0 < size < len(batch.is_padding_example)
+    assert not np.any(batch.is_padding_example[:size])
     assert not np.any(batch.examples.images[size:])
 
 
-def test_a_batch_that_does_not_fit_is_refused_and_not_cut():
-    train, _ = digits.load_data()
-    with pytest.raises(RuntimeError, match="examples where 3 fit"):
-        digits.poisson_batch(train, 0.5, size=3, rng=np.random.default_rng(0))
+def test_the_padded_size_is_part_of_what_is_accounted_for():
+    task = task_for("--batch-size=16", "--epochs=0.1")
+    size = task.plan.max_batch_size
+    assert task.plan.sampling == "truncated poisson"
+    assert task.loader.batch(random.key(0)).examples.images.shape == (size, 64)
 
 
-@pytest.mark.parametrize("probability", [0.01, 0.178, 0.9, 1.0])
-def test_the_padded_size_makes_that_practically_impossible(probability):
-    size = digits.padded_size(1437, probability, steps=100)
-    too_many = digits.scipy.stats.binom.sf(size, 1437, probability)
-    assert too_many * 100 <= digits.OVERFULL_CHANCE
-    assert size <= 1437
-    assert size <= 1437 * probability + 12 * np.sqrt(1437 * probability) + 12
+@pytest.mark.parametrize("batch_size", [14, 256, 1293, 1437])
+def test_the_padded_size_makes_a_cut_batch_practically_impossible(batch_size):
+    probability = batch_size / 1437
+    plan = task_for(f"--batch-size={batch_size}", f"--epochs={100 * probability}").plan
+    too_many = scipy.stats.binom.sf(plan.max_batch_size, 1437, probability)
+    assert plan.steps == 100
+    assert too_many * 100 <= 1e-3 * plan.delta
+    assert plan.max_batch_size <= 1437
+    assert plan.max_batch_size <= batch_size + 12 * np.sqrt(batch_size) + 12
 
 
 def test_help_names_every_option(capsys):

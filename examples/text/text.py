@@ -1,0 +1,146 @@
+"""A pretrained transformer learns privately whether a sentence praises a film.
+
+python examples/text/text.py --config configs/text_lora.toml
+
+The file says which part of the encoder is trained, beside the new head: all of it (text_full.toml),
+low-rank updates (text_lora.toml) or the biases (text_bias.toml).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from bk_jax import peft
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import bert
+import reviews
+import study
+
+Tree = Any
+Logits = Callable[[Tree, Tree, jax.Array], jax.Array]
+
+
+class Classifier(NamedTuple):
+    """A model whose parameters are in two parts.
+
+    Attributes:
+      params: what is trained.
+      frozen: what is not.
+      logits_fn: `logits_fn(params, frozen, tokens)`, one number per sentence.
+    """
+
+    params: Tree
+    frozen: Tree
+    logits_fn: Logits
+
+
+def new_head(width: int, seed: int = 0) -> Tree:
+    """Small numbers, not zeros: through a head of zeros the encoder gets no gradient."""
+    kernel = np.random.default_rng(seed).normal(size=(width, 1), scale=0.05)
+    return {"kernel": kernel.astype(np.float32), "bias": np.zeros(1, np.float32)}
+
+
+def classify(encoder: Tree, head: Tree, tokens: jax.Array, heads: int) -> jax.Array:
+    """The head on the encoder."""
+    return bert.dense(head, bert.encode(encoder, tokens, heads))[:, 0]
+
+
+# --- what is trained ------------------------------------------------------------------------------
+
+
+def all_trained(encoder: Tree, head: Tree, heads: int) -> Classifier:
+    def logits_fn(params: Tree, frozen: None, tokens: jax.Array) -> jax.Array:
+        return classify(params["encoder"], params["head"], tokens, heads)
+
+    return Classifier({"encoder": encoder, "head": head}, None, logits_fn)
+
+
+def low_rank_trained(
+    encoder: Tree, head: Tree, heads: int, *, rank: int, alpha: float, match: str
+) -> Classifier:
+    """The encoder is frozen; `match` says which of its products get an update."""
+
+    def logits_of_encoder(encoder: Tree, head: Tree, tokens: jax.Array) -> jax.Array:
+        return classify(encoder, head, tokens, heads)
+
+    tokens = jax.ShapeDtypeStruct((1, 8), jnp.int32)  # any: only the program matters here
+    lora = peft.lora(logits_of_encoder, encoder, head, tokens, rank=rank, alpha=alpha, match=match)
+
+    def logits_fn(params: Tree, frozen: Tree, tokens: jax.Array) -> jax.Array:
+        return lora.loss_fn(params["adapters"], params["head"], tokens, frozen=frozen)
+
+    return Classifier({"adapters": lora.adapters, "head": head}, encoder, logits_fn)
+
+
+def biases_trained(encoder: Tree, head: Tree, heads: int) -> Classifier:
+    """Every weight of the encoder is frozen."""
+
+    def is_trained(path: str, leaf: Any) -> bool:
+        return path.startswith("head/") or peft.biases(path, leaf)
+
+    params, frozen = peft.partition({"encoder": encoder, "head": head}, is_trained)
+
+    def logits_fn(params: Tree, frozen: Tree, tokens: jax.Array) -> jax.Array:
+        whole = peft.combine(params, frozen)
+        return classify(whole["encoder"], whole["head"], tokens, heads)
+
+    return Classifier(params, frozen, logits_fn)
+
+
+MODES = {"full": all_trained, "lora": low_rank_trained, "bias": biases_trained}
+
+
+# --- the problem ----------------------------------------------------------------------------------
+
+
+def num_trained(classifier: Classifier) -> int:
+    return sum(np.size(x) for x in jax.tree.leaves(classifier.params))
+
+
+def problem_of(
+    classifier: Classifier, data: Tree, held_out: Tree, optimizer: optax.GradientTransformation
+) -> study.Problem:
+    logits_fn = classifier.logits_fn
+
+    def losses_fn(params: Tree, rows: Tree, frozen: Tree) -> jax.Array:
+        logits = logits_fn(params, frozen, rows["tokens"])
+        return optax.sigmoid_binary_cross_entropy(logits, rows["label"])
+
+    @jax.jit
+    def accuracy(params: Tree, frozen: Tree, rows: Tree) -> jax.Array:
+        return jnp.mean((logits_fn(params, frozen, rows["tokens"]) > 0) == rows["label"])
+
+    params, frozen, held_out = jax.device_put((classifier.params, classifier.frozen, held_out))
+
+    def evaluate(params: Tree) -> dict[str, jax.Array]:
+        return {"accuracy": accuracy(params, frozen, held_out)}
+
+    return study.Problem(params, losses_fn, data, evaluate, optimizer, frozen)
+
+
+def make_problem(model: dict[str, Any]) -> study.Problem:
+    options = dict(model)
+    mode, length, held_out = (options.pop(name) for name in ("mode", "length", "held_out"))
+    optimizer = optax.adam(options.pop("learning_rate"))
+    encoder, heads = bert.minilm()
+    width = encoder["embeddings"]["word"].shape[1]
+    classifier = MODES[mode](encoder, new_head(width), heads, **options)
+    print(f"{mode}: {num_trained(classifier):,} numbers are trained")
+    return problem_of(classifier, *reviews.load_data(length, held_out), optimizer)
+
+
+def main(argv: Sequence[str] | None = None) -> list[study.Outcome]:
+    return study.main("text_lora", "Does the sentence praise the film?", make_problem, argv)
+
+
+if __name__ == "__main__":
+    main()
