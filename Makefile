@@ -3,11 +3,11 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-cpp test-py test-oldest sanitize lint lint-cpp lint-py lint-sh format bench wheel lock clean
+.PHONY: help setup demo test test-cpp test-py test-oldest test-cuda sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program wheel lock clean
 
 help: ## list the targets
 	@echo "usage: make <target>"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## install what is missing, build the native module
 	@tools/setup.sh
@@ -27,8 +27,14 @@ test-py: setup ## run the Python tests and doctests; make test-py PYTEST="-k cli
 test-oldest: setup ## run the tests of the transform on the oldest JAX that is supported
 	@$(PY) tools/run_tests.py oldest
 
+test-cuda: setup ## compile the kernels for GPUs (needs nvcc); run their tests, gates and lowering tests
+	@BK_JAX_TEST_CUDA=1 $(PY) tools/run_tests.py cpp py --pytest tests/ops/cuda_lowering_test.py
+
 sanitize: setup ## run the C++ tests under the address, undefined-behaviour and thread sanitizers
-	@$(PY) tools/run_tests.py cpp --sanitizers asan ubsan tsan
+	@$(PY) tools/run_tests.py cpp --configs asan ubsan tsan
+
+test-wide: setup ## run the C++ tests with the bodies of AVX-512 compiled for AVX2
+	@$(PY) tools/run_tests.py cpp --configs wide
 
 lint: lint-cpp lint-py lint-sh ## check format, style and types of all code
 
@@ -49,9 +55,25 @@ format: setup ## rewrite all code in the project's format
 	$(PY) -m ruff check --fix --exit-zero
 	$(PY) -m ruff format
 
+BAZEL_RUN := bazel run --ui_event_filters=-info --noshow_progress --repo_env=BK_JAX_PYTHON=$(CURDIR)/$(PY)
+SUITE := $(BAZEL_RUN) //benchmarks/suite
+
+bench: setup ## measure every method and write benchmarks/REPORT.md, 15 minutes; BENCH="--scale 0.5" is smaller
+	@$(SUITE):run -- --profile quick $(BENCH)
+
+bench-full: setup ## the same with the paper's models at full size, hours; type it again to go on
+	@$(SUITE):run -- --profile full --resume $(BENCH)
+
+bench-peers: setup ## the same for other libraries, in environments of their own (5 GB)
+	@$(PY) tools/peers.py
+	@$(SUITE):run -- --profile peers $(BENCH)
+
+bench-check: setup ## compare a few ratios with the stored ones; fails if a private step got slower
+	@$(SUITE):gate -- $(BENCH)
+
 PROGRAM := kernels:kernels_benchmark
-bench: setup ## run a benchmark; make bench PROGRAM=ops:dense_benchmark BENCH="--budget 1" selects
-	@bazel run --repo_env=BK_JAX_PYTHON=$(CURDIR)/$(PY) //benchmarks/$(PROGRAM) -- $(BENCH)
+bench-program: setup ## run one benchmark; PROGRAM=ops:dense_benchmark BENCH="--budget 1" selects
+	@$(BAZEL_RUN) //benchmarks/$(PROGRAM) -- $(BENCH)
 
 wheel: setup ## build a wheel into dist/, install it into a new environment and use it there
 	@tools/check_wheel.sh

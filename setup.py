@@ -12,6 +12,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+WITH_CUDA = os.environ.get("BK_JAX_WITH_CUDA", "") not in ("", "0")
 NO_NATIVE = os.environ.get("BK_JAX_NO_NATIVE", "") not in ("", "0")
 
 
@@ -22,6 +23,8 @@ class BazelBuild(build_ext):
         into = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         tool = ROOT / "tools" / "build_native.py"
         command = [sys.executable, str(tool), "--isolated", "--into", str(into)]
+        if ext.name.endswith("_cuda"):
+            command.append("--cuda")
         if subprocess.run(command, check=False).returncode != 0:
             sys.exit(1)  # the tool has said why
 
@@ -33,9 +36,11 @@ if NO_NATIVE:
 BUILD_BASE = tempfile.mkdtemp(prefix="bk_jax_build_")
 atexit.register(shutil.rmtree, BUILD_BASE, ignore_errors=True)
 
+MODULES = [] if NO_NATIVE else ["_cpu"] + ["_cuda"] * WITH_CUDA
+
 # With an extension the wheel is for one platform and one Python; without, it is for all.
 setup(
-    ext_modules=[] if NO_NATIVE else [Extension("bk_jax._cpu", sources=[])],
+    ext_modules=[Extension(f"bk_jax.{name}", sources=[]) for name in MODULES],
     cmdclass={"build_ext": BazelBuild},
     options={"build": {"build_base": BUILD_BASE}},
 )

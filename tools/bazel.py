@@ -7,6 +7,7 @@ where `bazel-bin` points or mistakes the log of a deleted test for a result.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,11 @@ def _local_path(uri: str) -> Path:
 def repo_env() -> list[str]:
     """Flags that make Bazel build for the Python that runs this tool."""
     return [f"--repo_env=BK_JAX_PYTHON={sys.executable}"]
+
+
+def cuda_flags() -> list[str]:
+    """The configuration that builds kernels for GPUs, where it is asked for: nvcc takes many minutes."""
+    return ["--config=cuda"] if os.environ.get("BK_JAX_TEST_CUDA") == "1" else []
 
 
 def run(command: str, *arguments: str, startup: Sequence[str] = (), quiet: bool = False) -> Run:

@@ -2,7 +2,8 @@
 
     python tools/build_native.py --into python/bk_jax
 
-builds for the Python that runs it. The file is replaced only when it changed, and in one step, so
+builds for the Python that runs it; with `--cuda` the module for GPUs, which needs a CUDA toolkit.
+The file is replaced only when it changed, and in one step, so
 that a process that has the old one loaded keeps it.
 """
 
@@ -20,22 +21,22 @@ from pathlib import Path
 
 import bazel
 
-TARGET = "//xla_plugin:_cpu"
+MODULES = {"_cpu": [], "_cuda": ["--config=cuda"]}  # and the flags that each is built with
 FAILED = """\
 bk_jax: error: the native module could not be built; Bazel's messages are above.
   Are all packages there?   tools/setup.sh --check
   Without native code:      set BK_JAX_NO_NATIVE=1 and install again (works, but slower)."""
 
 
-def build(*, scratch: Path | None) -> Path:
-    """Builds the module and returns the file; `scratch` keeps Bazel's state out of ours."""
+def build(module: str, *, scratch: Path | None) -> Path:
+    """Builds a module and returns the file; `scratch` keeps Bazel's state out of ours."""
     startup: list[str] = []
-    flags: list[str] = []
+    flags = list(MODULES[module])
     if scratch is not None:
         startup = ["--batch", f"--output_base={scratch}"]
-        flags = ["--symlink_prefix=/"]  # no bazel-bin and the like
-    result = bazel.run("build", *flags, TARGET, startup=startup, quiet=True)
-    name = "_cpu" + sysconfig.get_config_var("EXT_SUFFIX")
+        flags += ["--symlink_prefix=/"]  # no bazel-bin and the like
+    result = bazel.run("build", *flags, f"//xla_plugin:{module}", startup=startup, quiet=True)
+    name = module + sysconfig.get_config_var("EXT_SUFFIX")
     built = [path for path in result.outputs() if path.name == name]
     if result.exit_code != 0 or not built:
         sys.exit(FAILED)
@@ -63,19 +64,21 @@ def main() -> None:
         action="store_true",
         help="use a temporary Bazel output folder and leave no server (for pip)",
     )
+    parser.add_argument("--cuda", action="store_true", help="build the module for GPUs instead")
     arguments = parser.parse_args()
+    module = "_cuda" if arguments.cuda else "_cpu"
     if not arguments.isolated:
-        changed = place(build(scratch=None), arguments.into)
+        changed = place(build(module, scratch=None), arguments.into)
     else:
         scratch = Path(tempfile.mkdtemp(prefix="bk_jax_bazel_"))
         try:
-            changed = place(build(scratch=scratch), arguments.into)
+            changed = place(build(module, scratch=scratch), arguments.into)
         finally:
             # Bazel makes its outputs read-only.
             subprocess.run(["chmod", "-R", "u+w", scratch], check=False)
             shutil.rmtree(scratch, ignore_errors=True)
     if changed:
-        print(f"set-up: built {TARGET}")
+        print(f"set-up: built //xla_plugin:{module}")
 
 
 if __name__ == "__main__":

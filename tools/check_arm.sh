@@ -23,7 +23,7 @@ USAGE
 flags_of() {
   case $1 in
   */gaussian_isa.cc) echo "-O3 -ffp-contract=off -fno-math-errno -DBK_ISA=baseline -DBK_VECTOR_BYTES=16" ;;
-  */baseline.cc) echo "-O3 -ffp-contract=fast -fno-math-errno" ;;
+  */baseline.cc | */soft_tiles.cc) echo "-O3 -ffp-contract=fast -fno-math-errno" ;;
   *) echo "-ffp-contract=off" ;;
   esac
 }
@@ -56,10 +56,10 @@ main() {
   case ${1:-} in -h | --help) usage && exit 0 ;; esac
   mkdir -p "$OUT"
   googletest
-  mapfile -t sources < <(find "$ROOT"/custom_calls/{cpu,reference} -name '*.cc' ! -name 'avx*')
+  mapfile -t sources < <(find "$ROOT"/custom_calls/{cpu,reference} -name '*.cc' ! -name 'avx*' ! -name 'amx.cc')
   compile "${sources[@]}"
   local tests=("$@") name
-  [ $# -gt 0 ] || mapfile -t tests < <(find "$ROOT/tests/custom_calls" -name '*_test.cc' -exec basename {} .cc \;)
+  [ $# -gt 0 ] || mapfile -t tests < <(find "$ROOT/tests/custom_calls" -maxdepth 1 -name '*_test.cc' ! -name 'amx_*' -exec basename {} .cc \;)
   for name in "${tests[@]}"; do
     echo "$name"
     run_test "$name"

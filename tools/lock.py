@@ -2,10 +2,10 @@
 
     python tools/lock.py [--upgrade]
 
-requirements.lock is what pyproject.toml declares (dependencies, all extras, build requirements);
-requirements-oldest.lock the oldest JAX that it allows, with what the transform's tests need. pip
-resolves both without installing anything. Without `--upgrade` the versions of the present locks are
-kept where they fit.
+requirements.lock is what pyproject.toml declares (dependencies, all extras, build requirements), and
+what [tool.lock] pins there without dependencies; requirements-oldest.lock the oldest JAX that is
+allowed, with what the transform's tests need. pip resolves both without installing anything. Without
+`--upgrade` the versions of the present locks are kept where they fit.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
@@ -36,15 +37,25 @@ HEADER = (
 )
 
 
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
 def declared() -> list[str]:
     """Every requirement that pyproject.toml names."""
-    data = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    data = pyproject()
     groups = [
         data["build-system"]["requires"],
         data["project"]["dependencies"],
         *data["project"]["optional-dependencies"].values(),
     ]
     return sorted({requirement for group in groups for requirement in group})
+
+
+def without_dependencies() -> dict[str, str]:
+    """What [tool.lock] pins: installed alone, whatever it says it depends on."""
+    pins = pyproject()["tool"]["lock"]["without-dependencies"]
+    return dict(pin.split("==") for pin in pins)
 
 
 def resolve(requirements: list[str], constraints: Path | None) -> dict[str, str]:
@@ -69,6 +80,8 @@ def main() -> None:
     for lock, requirements in ((LOCK, declared()), (OLDEST_LOCK, OLDEST)):
         keep = lock if lock.exists() and not arguments.upgrade else None
         versions = resolve(requirements, keep)
+        if lock == LOCK:
+            versions |= without_dependencies()
         lock.write_text(HEADER + "".join(f"{n}=={versions[n]}\n" for n in sorted(versions)))
         print(f"{lock.name}: {len(versions)} packages")
 

@@ -53,13 +53,15 @@ def count_cases(log: Path) -> Count:
     return total
 
 
-def run_cpp(sanitizer: str | None = None) -> Count:
-    """Builds everything and runs every GoogleTest; or, under a sanitizer, the tests alone."""
+def run_cpp(config: str | None = None) -> Count:
+    """Builds everything and runs every GoogleTest; or, with a configuration, the tests alone."""
     flags = ["--keep_going"]
-    if sanitizer is not None:
-        print(f"C++ tests under {sanitizer}:", flush=True)
+    if config is None:
+        flags += bazel.cuda_flags()
+    else:
+        print(f"C++ tests under {config}:", flush=True)
         # An output folder of its own: the ordinary build stays as it is, and so does bazel-bin.
-        flags += [f"--config={sanitizer}", f"--platform_suffix={sanitizer}"]
+        flags += [f"--config={config}", f"--platform_suffix={config}"]
         flags += ["--symlink_prefix=/", "--build_tests_only"]
     result = bazel.run("test", *flags, "//...")
     logs = [log for _, log in result.test_logs()]
@@ -72,6 +74,9 @@ def run_cpp(sanitizer: str | None = None) -> Count:
 def run_py(arguments: list[str]) -> Count:
     """Runs pytest, doctests included, with JAX's check for leaked tracers."""
     environment = {"JAX_CHECK_TRACER_LEAKS": "1"} | os.environ
+    if bazel.cuda_flags():  # for the tests that lower programs for GPUs
+        tool = [sys.executable, "tools/build_native.py", "--cuda", "--into", "python/bk_jax"]
+        subprocess.run(tool, cwd=bazel.ROOT, check=False)
     return _run_pytest([sys.executable, "-m", "pytest", *arguments], environment)
 
 
@@ -100,12 +105,12 @@ def _run_pytest(command: list[str], environment: dict[str, str]) -> Count:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suites", nargs="+", choices=["cpp", "py", "oldest"])
-    parser.add_argument("--sanitizers", nargs="+", default=[None], help="configs for the C++ tests")
+    parser.add_argument("--configs", nargs="+", default=[None], help="of Bazel, for the C++ tests")
     parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="pytest arguments")
     arguments = parser.parse_args()
     total = Count()
     if "cpp" in arguments.suites:
-        total += sum((run_cpp(sanitizer) for sanitizer in arguments.sanitizers), Count())
+        total += sum((run_cpp(config) for config in arguments.configs), Count())
     if "py" in arguments.suites:
         total += run_py(arguments.pytest)
     if "oldest" in arguments.suites:

@@ -56,7 +56,7 @@ missing_packages() {
 
 describe_packages() {
   local name
-  for name in "$@"; do printf '    %-20s%s\n' "$name" "$(package_reason "$name")"; done
+  for name in "$@"; do printf '    %-23s%s\n' "$name" "$(package_reason "$name")"; done
 }
 
 system_packages() {

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from programs.choices import Drawn, Seeded
 from programs.language import NAMES
-from programs.writer import Drawn, Seeded, Writer
+from programs.writer import Writer
 
 BATCH = 3
 METHODS = [

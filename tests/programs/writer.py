@@ -1,54 +1,21 @@
 """Writes statements of random programs and knows the shape of every name in scope.
 
-Which statements, with which weights, is decided by `Drawn` or `Seeded` choices.
+Which statements, with which weights, is decided by choices, see `programs.choices`.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from hypothesis import strategies as st
 
+from programs.choices import Drawn, Seeded
 from programs.language import NAMES
 
 MAX_WEIGHT, MAX_HIDDEN = 64, 160  # elements
-
-
-class Drawn:
-    """Choices that Hypothesis makes: it shrinks what fails, and varies what it has seen."""
-
-    def __init__(self, draw: Any) -> None:
-        self.draw = draw
-
-    def one_of(self, *choices: Any) -> Any:
-        return self.draw(st.sampled_from(choices))
-
-    def integer(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))
-
-    def permuted(self, items: Any) -> list[Any]:
-        return list(self.draw(st.permutations(list(items))))
-
-
-class Seeded:
-    """Choices by a random number generator: independent ones for each seed."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-
-    def one_of(self, *choices: Any) -> Any:
-        return self.random.choice(choices)
-
-    def integer(self, low: int, high: int) -> int:
-        return self.random.randint(low, high)
-
-    def permuted(self, items: Any) -> list[Any]:
-        return self.random.sample(list(items), len(items))
 
 
 Value = tuple[str, tuple[int, ...]]
