@@ -48,11 +48,13 @@ class Run:
                     yield label, _local_path(output["uri"])
 
     def broken(self) -> list[str]:
-        """Labels of targets that could not be built."""
+        """Labels of targets that could not be built; not those that are not for this platform."""
         return [
             event["id"]["targetCompleted"]["label"]
             for event in self.events
-            if "targetCompleted" in event["id"] and not event.get("completed", {}).get("success")
+            if "targetCompleted" in event["id"]
+            and not event.get("completed", {}).get("success")
+            and event.get("aborted", {}).get("reason") != "SKIPPED"
         ]
 
 

@@ -55,6 +55,10 @@ def test_build_events_tell_outputs_logs_and_broken_targets():
         },
         {"id": {"targetCompleted": {"label": "//a:good"}}, "completed": {"success": True}},
         {"id": {"targetCompleted": {"label": "//a:bad"}}, "aborted": {}},
+        {
+            "id": {"targetCompleted": {"label": "//a:for_another_platform"}},
+            "aborted": {"reason": "SKIPPED"},
+        },
     ]
     result = bazel.Run(exit_code=1, events=events)
     assert list(result.outputs()) == [Path("/o/a+b.so")]
