@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import copy
 import dataclasses
 import json
 import os
+import pickle
 import signal
 import stat
 import subprocess
 import sys
+import threading
 
 import jax
 import numpy as np
@@ -248,6 +253,45 @@ def test_a_forked_process_gets_no_keys(path, monkeypatch):
         monkeypatch.setattr(os, "getpid", lambda: -1)
         with pytest.raises(privacy.LedgerError, match="before this process was forked"):
             ledger.take()
+
+
+def test_threads_get_steps_of_their_own(path, monkeypatch):
+    """Writing lets other threads run: here the first waits for a second one, which must not get in."""
+    write, both = privacy.ledger.write_durably, threading.Barrier(2)
+
+    def write_when_another_is_here(*arguments):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=0.2)
+        write(*arguments)
+
+    with privacy.open_ledger(path, PLAN) as ledger:
+        monkeypatch.setattr(privacy.ledger, "write_durably", write_when_another_is_here)
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            steps = [future.result() for future in [threads.submit(ledger.take) for _ in range(2)]]
+    assert {step.number for step in steps} == {0, 1}
+    assert words(steps[0].noise_key) != words(steps[1].noise_key)
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_ledger_can_not_be_copied(path, how):
+    with (
+        privacy.open_ledger(path, PLAN) as ledger,
+        pytest.raises(privacy.LedgerError, match="a copy would hand out the same keys"),
+    ):
+        how(ledger)
+
+
+def test_a_ledger_is_open_once_under_all_its_names(path, tmp_path):
+    with privacy.open_ledger(path, PLAN) as ledger:
+        (tmp_path / "link").symlink_to(path)
+        with pytest.raises(privacy.LedgerError, match="open in another process"):
+            privacy.open_ledger(tmp_path / "link", PLAN)
+        ledger.take()
+        saved = ledger.checkpoint()
+    with privacy.open_ledger(tmp_path / "link", PLAN, checkpoint=saved) as ledger:
+        ledger.take()
+    assert (tmp_path / "link").is_symlink()
+    assert recorded_steps(path) == 2
 
 
 # --- crashes --------------------------------------------------------------------------------------

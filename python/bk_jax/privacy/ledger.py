@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,7 +76,7 @@ def open_ledger(
     bk_jax.privacy.record.LedgerError: ... has 3 steps on record, but the checkpoint was made at step 0.
     ...
     """
-    path = Path(path)
+    path = Path(path).resolve()  # one file, one lock, whatever names lead to it
     lock = Lock(path)
     if not lock.acquire():
         raise LedgerError(
@@ -96,6 +97,7 @@ class Ledger:
     def __init__(self, path: Path, record: Record, lock: Lock):
         self._path, self._record, self._lock = path, record, lock
         self._owner: int | None = os.getpid()
+        self._turn = threading.Lock()
 
     @property
     def plan(self) -> PrivacyPlan:
@@ -116,11 +118,21 @@ class Ledger:
         return {"ledger": self._record.name, "steps": self.steps}
 
     def take(self, number: int | None = None) -> Step:
-        """Records the next step on disk, and only then hands out its keys.
+        """Records the next step on disk, and only then hands out its keys; threads take turns.
 
         Args:
           number: the number that the caller believes to be next; refused if it is not.
         """
+        self._check_owner()
+        with self._turn:
+            self._check_next(number)
+            following = self.steps
+            ahead = dataclasses.replace(self._record, steps=following + 1)
+            write_durably(self._path, ahead.to_json())
+            self._record = ahead
+        return Step(following, *_step_keys(np.asarray(ahead.key, np.uint32), np.uint32(following)))
+
+    def _check_owner(self) -> None:
         if self._owner is None:
             raise LedgerError(f"{self._path} is closed; open_ledger opens it again.")
         if self._owner != os.getpid():
@@ -128,6 +140,8 @@ class Ledger:
                 f"{self._path} was opened before this process was forked, and its parent hands out "
                 "the same keys. Take steps in one process only."
             )
+
+    def _check_next(self, number: int | None) -> None:
         if number is not None and number != self.steps:
             raise LedgerError(
                 f"step {number} was asked for, but step {self.steps} is next: the keys of a step are "
@@ -138,11 +152,6 @@ class Ledger:
                 f"all {self.plan.steps} steps of the plan are spent (epsilon {self.epsilon():.3g}). "
                 "More steps need a plan that has them from the start."
             )
-        number = self.steps
-        ahead = dataclasses.replace(self._record, steps=number + 1)
-        write_durably(self._path, ahead.to_json())
-        self._record = ahead
-        return Step(number, *_step_keys(np.asarray(ahead.key, np.uint32), np.uint32(number)))
 
     def __iter__(self) -> Iterator[Step]:
         while self.steps < self.plan.steps:
@@ -152,6 +161,12 @@ class Ledger:
         """Lets other processes open the ledger."""
         self._owner = None
         self._lock.release()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise LedgerError(
+            f"{self._path} can not be copied or pickled: a copy would hand out the same keys. "
+            "Save Ledger.checkpoint() beside the model, and open the file again."
+        )
 
     def __enter__(self) -> Ledger:
         return self
