@@ -81,6 +81,42 @@ def test_the_loss_gets_its_further_arguments(tmp_path, plan):
     equal(passed.params, closed.params)
 
 
+def with_dropout(params, batch, key):
+    keep = jax.random.bernoulli(key, 0.5, batch["x"].shape)
+    return loss_fn(params, {"x": jnp.where(keep, batch["x"], 0), "y": batch["y"]})
+
+
+def grads_with_dropout(plan):
+    """`(params, step) -> grads` by hand: a step's key for the loss comes of its sampling key."""
+    grad_fn = bk_jax.dp_value_and_grad(with_dropout, prng_argnum=2, **plan.options())
+    loader = sampling.Loader(DATA, sampling.PoissonSampler.of(plan), 4)
+    in_parts = sampling.accumulated(grad_fn)
+    as_one = jax.jit(lambda p, b, k, key: grad_fn(p, b[0], k, key=key, is_padding_example=b[1]))
+    noisy_grad, batch = (
+        (as_one, loader.batch) if plan.max_batch_size else (in_parts, loader.physical_batches)
+    )
+
+    def grads(params, step):
+        loss_key = jax.random.fold_in(step.sampling_key, 2)
+        return noisy_grad(params, batch(step.sampling_key), loss_key, key=step.noise_key)[1]
+
+    return grads
+
+
+@pytest.mark.parametrize("plan", [PLAN, ANY_SIZE], ids=["one program", "in parts"])
+def test_a_loss_with_dropout_gets_a_key_of_its_own_in_every_step(tmp_path, plan):
+    plan = dataclasses.replace(plan, steps=2)
+    run = {"plan": plan, "key": KEY, "optimizer": optax.sgd(1.0), "prng_argnum": 2}
+    result = fit(tmp_path / "fit", with_dropout, **run)
+    params, grads = jax.tree.map(np.float32, PARAMS), grads_with_dropout(plan)
+    with privacy.open_ledger(tmp_path / "by_hand", plan, key=KEY) as ledger:
+        for step in ledger:
+            params = jax.tree.map(lambda x, g: x - g, params, grads(params, step))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), result.params, params
+    )
+
+
 class Loss:
     """The loss, counting how often it is traced."""
 
@@ -287,6 +323,7 @@ def recorded_steps(folder):
         ({"optimizer": 0.1}, TypeError, "must be an optax.GradientTransformation"),
         ({"noise_multiplier": 0.1}, ValueError, "noise_multiplier is decided by the plan"),
         ({"has_aux": True}, ValueError, "has_aux is decided by the plan and by fit"),
+        ({"prng_argnum": 1}, ValueError, r"prng_argnum must be 2, .*loss_fn\(params, batch, key\)"),
         ({"checkpoint_every": 0}, ValueError, "checkpoint_every must be a whole number"),
         ({"report_every": 2.5}, TypeError, "report_every must be a whole number"),
         ({"stop_at_epsilon": -1}, ValueError, "stop_at_epsilon must be finite and above 0"),

@@ -95,7 +95,8 @@ def fit(
       loss_kwargs: further keyword arguments of `loss_fn`, the same at every step, such as
         `{"frozen": params}` for the losses of `bk_jax.peft`. They are not part of a checkpoint.
       **options: further options of `dp_value_and_grad`, such as `clipping`, `keep_batch_dim`, `method`,
-        `microbatch_size`, or `l2_clip_norm` per group of parameters.
+        `microbatch_size`, or `l2_clip_norm` per group of parameters. `prng_argnum=2` for a loss with
+        dropout, `loss_fn(params, batch, key)`: every example of every step gets another key.
 
     >>> import io, optax, numpy as np, rich.console, tempfile
     >>> from bk_jax import privacy, training

@@ -15,8 +15,9 @@ from bk_jax.privacy import PrivacyPlan, Step
 from bk_jax.privacy.extras import require
 from bk_jax.sampling import Loader, accumulated
 
-DECIDED = {"argnums", "batch_argnums", "has_aux", "prng_argnum", "return_stats"}
+DECIDED = {"argnums", "batch_argnums", "has_aux", "return_stats"}
 DECIDED |= {"noise_multiplier", "normalize_by"}
+LOSS = 2  # folded into a step's sampling key: the key of a loss that draws random numbers
 NOBODY = 1e-30  # an expected batch size of which no batch has an example
 
 
@@ -47,6 +48,11 @@ def make_grad_fn(loss_fn: Callable[..., Any], plan: PrivacyPlan, options: Mappin
                 f"{name} is decided by the plan and by fit. For another value, write the loop by hand: "
                 "docs/training.md has it."
             )
+    if options.get("prng_argnum") not in (None, 2):
+        raise ValueError(
+            f"prng_argnum must be 2, for a loss that is loss_fn(params, batch, key); got "
+            f"{options['prng_argnum']!r}."
+        )
     return bk_jax.dp_value_and_grad(loss_fn, return_stats=True, **(plan.options() | dict(options)))
 
 
@@ -58,18 +64,19 @@ def step_as_one(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> Take
 
     @functools.partial(jax.jit, donate_argnames="optimizer_state")
     def train(
-        params: Any, optimizer_state: Any, batch: Any, key: Any, kwargs: Any
+        params: Any, optimizer_state: Any, batch: Any, others: Any, key: Any, kwargs: Any
     ) -> tuple[State, Seen]:
         padding = batch.is_padding_example
         value, grads, stats = grad_fn(
-            params, batch.examples, key=key, is_padding_example=padding, **kwargs
+            params, batch.examples, *others, key=key, is_padding_example=padding, **kwargs
         )
         state = _update(optimizer, params, optimizer_state, grads)
         size = jnp.sum(~padding)
         return state, Seen(size, value, stats.clipped_fraction, stats.nonfinite_count)
 
     def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
-        return train(*state, loader.batch(step.sampling_key), step.noise_key, kwargs)
+        batch = loader.batch(step.sampling_key)
+        return train(*state, batch, _loss_key(grad_fn, step), step.noise_key, kwargs)
 
     return take_step
 
@@ -84,11 +91,18 @@ def step_in_parts(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> Ta
 
     def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
         parts = loader.physical_batches(step.sampling_key)
-        value, grads, stats = noisy_grad(state.params, parts, key=step.noise_key, **kwargs)
+        others = _loss_key(grad_fn, step)
+        value, grads, stats = noisy_grad(state.params, parts, *others, key=step.noise_key, **kwargs)
         seen = Seen(stats.size, value, stats.clipped_fraction, stats.nonfinite_count)
         return update(*state, grads), seen
 
     return take_step
+
+
+def _loss_key(grad_fn: Any, step: Step) -> tuple[jax.Array, ...]:
+    """The key for a loss that takes one, else nothing. A resumed run makes the same."""
+    takes_key = grad_fn.signature.prng_argnum is not None
+    return (jax.random.fold_in(step.sampling_key, LOSS),) if takes_key else ()
 
 
 def _update(optimizer: Any, params: Any, optimizer_state: Any, grads: Any) -> State:
