@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "suite"))
 import step_models
 from comparisons import Comparison, from_dict
-from compiled import compile_program
+from compiled import trace_program
 from worker import describe_compiled, time_all
 
 import bk_jax
@@ -74,7 +74,9 @@ def measure(comparison: Comparison) -> dict[str, Any]:
     task = step_models.make(comparison.model, **comparison.sizes)
     params, batch = jax.device_put((task.params, task.batch))
     names = ["plain", *comparison.steps]
-    compiled = {name: compile_program(STEPS[name](task.loss), params, batch) for name in names}
+    compiled = {
+        name: trace_program(STEPS[name](task.loss), params, batch).compile() for name in names
+    }
     steps = {name: describe_compiled(step) for name, step in compiled.items()}
     runs = time_all(comparison, compiled, steps)
     libraries = ("jax", "jax_privacy", "optax")

@@ -9,8 +9,11 @@ Names: `plain` is `jax.value_and_grad`; a method of `bk_jax.methods` clips witho
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -41,22 +44,37 @@ class Compiled(NamedTuple):
     peak: int
 
 
-def compile_program(fun: Callable[..., Any], *args: Any) -> Compiled:
-    """Compiles for arguments that are arrays, or shapes if it is not to be run."""
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """A program that XLA has not seen yet, with its arguments and the seconds that tracing took."""
+
+    lowered: Any
+    args: tuple[Any, ...]
+    seconds: float
+
+    def fingerprint(self) -> str:
+        """Steps that have the same are one program: methods often choose alike."""
+        return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
+
+    def compile(self) -> Compiled:
+        start = time.perf_counter()
+        program = self.lowered.compile()
+        seconds = time.perf_counter() - start
+        memory = program.memory_analysis()
+        temporary = memory.temp_size_in_bytes if memory is not None else 0
+        around = 0
+        if memory is not None:
+            around = memory.argument_size_in_bytes + memory.output_size_in_bytes
+            around -= memory.alias_size_in_bytes
+        run = partial(program, *self.args)
+        return Compiled(run, self.seconds, seconds, temporary, temporary + around)
+
+
+def trace_program(fun: Callable[..., Any], *args: Any) -> Traced:
+    """Traces for arguments that are arrays, or shapes if it is not to be run."""
     start = time.perf_counter()
     lowered = jax.jit(fun).lower(*args)
-    middle = time.perf_counter()
-    program = lowered.compile()
-    end = time.perf_counter()
-    memory = program.memory_analysis()
-    temporary = memory.temp_size_in_bytes if memory is not None else 0
-    around = 0
-    if memory is not None:
-        around = memory.argument_size_in_bytes + memory.output_size_in_bytes
-        around -= memory.alias_size_in_bytes
-    return Compiled(
-        lambda: program(*args), middle - start, end - middle, temporary, temporary + around
-    )
+    return Traced(lowered, args, time.perf_counter() - start)
 
 
 def step_function(task: Task, name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -74,7 +92,12 @@ def step_function(task: Task, name: str) -> tuple[Callable[..., Any], tuple[Any,
     return clipped, (task.params, task.batch)
 
 
-def compile_step(task: Task, name: str) -> Compiled:
-    """Compiles the step of that name."""
+def trace_step(task: Task, name: str) -> Traced:
+    """Traces the step of that name."""
     fun, args = step_function(task, name)
-    return compile_program(fun, *args)
+    return trace_program(fun, *args)
+
+
+def compile_step(task: Task, name: str) -> Compiled:
+    """Compiles it."""
+    return trace_step(task, name).compile()

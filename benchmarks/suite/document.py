@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import overview
 import plots
 from losses import losses
 from readings import (
@@ -13,6 +14,7 @@ from readings import (
     figures,
     label,
     over_plain,
+    program_of,
     timed,
     title_of,
 )
@@ -21,69 +23,97 @@ from tables import figure_table, largest_table, step_table
 OPENING = """# Measured
 
 Written by `make bench` (minutes) and `make bench-full` (hours, can be interrupted), peers by
-`make bench-peers`; do not edit. Counted operations of the paper's models are in
-[docs/complexity.md](../docs/complexity.md), kernels in [docs/performance.md](../docs/performance.md).
+`make bench-peers`; do not edit. Operations and memory of every model of the paper, counted and compared
+with what the paper prints, are in [docs/complexity.md](../docs/complexity.md), kernels in
+[docs/performance.md](../docs/performance.md).
 
 A comparison is one process. Every step runs between two runs of the plain one (`jax.value_and_grad` of
-the same loss) and is divided by their mean; a ratio is the median over so many turns, with a bootstrap
-interval of 95 %. Below 1 is faster than training without privacy. The row A/A divides the plain step by
-itself: differences of its size mean nothing. Methods are bk_jax's implementations of what the paper
-compares ([methods](../python/bk_jax/methods.py)), so `opacus` is that algorithm, not that library. All
-clip; only "with noise" adds noise.
+the same loss) and is divided by their mean; a ratio is the median over so many turns. Below 1 is faster
+than training without privacy. The interval is a bootstrap of 95 %; below 6 turns it is the range of all
+turns, which is less certain. The row A/A divides the plain step by itself: differences of its size mean
+nothing. Methods are bk_jax's implementations of what the paper compares
+([methods](../python/bk_jax/methods.py)), so `opacus` is that algorithm, not that library. All clip; only
+"with noise" adds noise. Where methods choose alike for every layer of a model they are the same program,
+measured once; `a` = `b` says so.
 
 "temp" is XLA's temporary memory; "peak" adds parameters, batch and gradients; "resident" is the
 process's largest resident memory in one step, which also holds what other steps left behind. A step
 that needs more than the machine has was compiled and not run. Weights and data are random;
 normalisation is over one example.
 """
-LOSSES = """Found in the results by a rule ([losses.py](suite/losses.py)): `auto` is slower than the
-plain step or than another one by more than the intervals and the A/A comparison leave open, or,
-outside the figures, needs at least 2 % more memory at its peak. What it loses against is in brackets.
+LOSSES = """Found in the results by a rule ([losses.py](suite/losses.py)): slower by more than the
+intervals and the A/A comparison leave open; outside the figures also 2 % more memory, a largest batch
+that is 2 % smaller, or twice the time to trace and compile. In brackets the other's number, then ours.
 """
+OVERVIEW = "overview.png"
+
+
+def mark(name: str) -> str:
+    """What a link to a comparison is called; it does not change with titles and sizes."""
+    return re.sub("[^a-z0-9]+", "-", name.lower())
 
 
 def anchor(name: str) -> str:
-    """A heading's mark that a link can point to."""
-    return f'<a id="{re.sub("[^a-z0-9]+", "-", name.lower())}"></a>'
+    """A place that a link can point to."""
+    return f'<a id="{mark(name)}"></a>'
 
 
-def machines(results: list[Result]) -> list[str]:
-    """What the results were measured on, each once."""
-    return list(dict.fromkeys(_machine(result) for result in results if "machine" in result))
+class Runs:
+    """Results that one command measured one after the other, by number."""
 
+    def __init__(self, results: list[Result]) -> None:
+        self.found: dict[tuple[str, ...], list[Result]] = {}
+        for result in results:
+            self.found.setdefault(self._key(result), []).append(result)
 
-def _machine(result: Result) -> str:
-    first, *rest = result["machine"].splitlines()
-    hardware = ", ".join(first.split(", load ")[0:1])
-    return f"{hardware}; commit {result['commit']}; flags: {result['flags']}" if rest else first
+    @staticmethod
+    def _key(result: Result) -> tuple[str, ...]:
+        return tuple(result.get(name, "") for name in ("machine", "memory", "commit", "flags"))
 
+    def number(self, result: Result) -> str:
+        """For a comparison's text; nothing if all are of one run."""
+        number = list(self.found).index(self._key(result)) + 1
+        return f"Run {number}." if len(self.found) > 1 else ""
 
-def machine_section(results: list[Result]) -> list[str]:
-    lines = ["## Machine", ""]
-    for number, text in enumerate(machines(results), 1):
-        lines.append(f"{number}. {text}")
-    details = list(dict.fromkeys(r["machine"] for r in results if "machine" in r))
-    return [*lines, "", "As each run described it:", "", "```text", *details, "```", ""]
+    def section(self) -> list[str]:
+        lines = ["## Machine", ""]
+        for number, ((machine, memory, commit, flags), results) in enumerate(self.found.items(), 1):
+            minutes = sum(result.get("took", 0.0) for result in results) / 60
+            text = "; ".join([*machine.splitlines(), memory])
+            lines.append(
+                f"{number}. {text}; commit {commit}; flags: {flags}. "
+                f"{len(results)} comparisons in {minutes:.1f} minutes."
+            )
+        return [*lines, "", '"load" is that of the machine before the run began.', ""]
 
 
 def summary(results: list[Result]) -> list[str]:
     """One line for each timed comparison: ours, and the best of the others."""
-    lines = ["## In short", ""]
-    for result in results:
+    lines = ["## In short", "", "Time over the plain step; below 1 is faster.", ""]
+    shown = [r for r in results if not r["comparison"]["figure"] and set(OURS) & timed(r).keys()]
+    for result in shown:
         steps = timed(result)
         ours = [name for name in OURS if name in steps]
-        others = {n: s for n, s in steps.items() if n not in (*OURS, "plain")}
-        if not ours or result["comparison"]["figure"]:
-            continue
         parts = [f"{label(name)} **{steps[name]['ratio']:.2f}**" for name in ours]
-        if others:
-            best = min(others, key=lambda name: others[name]["ratio"])
-            parts.append(f"best other {label(best)} {others[best]['ratio']:.2f}")
+        best = best_other(result)
+        parts += [f"best other {label(best)} {steps[best]['ratio']:.2f}"] if best else []
         memory = over_plain(result, ours[0], "peak")
         parts += [f"memory {memory:.2f}"] if memory else []
-        link = re.sub("[^a-z0-9]+", "-", result["comparison"]["name"].lower())
-        lines.append(f"- [{title_of(result)}](#{link}): {', '.join(parts)}.")
-    return [*lines, "", "Time over the plain step; below 1 is faster.", ""]
+        name = result["comparison"]["name"]
+        lines.append(
+            f"- {anchor('short ' + name)}[{title_of(result)}](#{mark(name)}): {', '.join(parts)}."
+        )
+    if overview.rows_of(results):
+        lines += ["", f"![{OVERVIEW}](report/{OVERVIEW})"]
+    return [*lines, ""]
+
+
+def best_other(result: Result) -> str | None:
+    """The fastest step that is another program than ours."""
+    steps = timed(result)
+    ours = {program_of(result, name) for name in OURS if name in steps}
+    others = [n for n in steps if n != "plain" and program_of(result, n) not in ours]
+    return min(others, key=lambda name: steps[name]["ratio"], default=None)
 
 
 def loss_section(results: list[Result]) -> list[str]:
@@ -91,17 +121,22 @@ def loss_section(results: list[Result]) -> list[str]:
     return ["## Where bk_jax loses", "", LOSSES, *found, ""]
 
 
-def step_section(results: list[Result]) -> list[str]:
+def step_section(results: list[Result], runs: Runs) -> list[str]:
     lines = ["## Train steps", ""]
     for result in results:
         comparison = result["comparison"]
         if comparison["kind"] == "time" and not comparison["figure"]:
             lines += [anchor(comparison["name"]), "", f"### {title_of(result)}", ""]
-            lines += [step_table(result), ""]
+            lines += [step_table(result), "", *with_space(runs.number(result))]
     return lines
 
 
-def figure_section(results: list[Result]) -> list[str]:
+def with_space(text: str) -> list[str]:
+    """A paragraph, if there is one."""
+    return [text, ""] if text else []
+
+
+def figure_section(results: list[Result], runs: Runs) -> list[str]:
     """Pictures, and their numbers."""
     lines = ["## Figures", ""]
     for name, rows in figures(results).items():
@@ -111,29 +146,33 @@ def figure_section(results: list[Result]) -> list[str]:
         what = "Ratio of time to the plain step" if any(map(timed, rows)) else "Peak memory in MB"
         lines += [anchor(name), "", f"### {comparison['title']}", ""]
         lines += [f"![{picture}](report/{picture})" for picture in plots.names(name, rows)]
-        lines += ["", f"{what}; {sizes or 'default sizes'}.", "", figure_table(rows), ""]
+        which = " ".join(dict.fromkeys(filter(None, map(runs.number, rows))))
+        lines += ["", f"{what}; {sizes or 'default sizes'}. {which}".strip(), ""]
+        lines += [figure_table(rows), ""]
     return lines
 
 
-def largest_section(results: list[Result]) -> list[str]:
+def largest_section(results: list[Result], runs: Runs) -> list[str]:
     found = [r for r in results if r["comparison"]["kind"] == "largest" and "steps" in r]
     if not found:
         return []
+    which = " ".join(dict.fromkeys(filter(None, map(runs.number, found))))
     text = (
         "From compiled programs that did not run: the largest batch whose peak is within the limit,"
     )
-    text += " to one hundredth."
+    text += f" too small by at most one hundredth. {which}".rstrip()
     return ["## Largest batch", "", text, "", largest_table(found), ""]
 
 
-def peer_section(results: list[Result]) -> list[str]:
+def peer_section(results: list[Result], runs: Runs) -> list[str]:
     found = [r for r in results if r["comparison"]["kind"] in ("jax", "torch") and "steps" in r]
     if not found:
-        return []
+        text = "Not measured here: `make bench-peers` adds jax_privacy, optax and Opacus."
+        return ["## Peers", "", text, ""]
     text = (
         "Each library against its own framework's step without privacy, on the same model and data;"
     )
-    text += " all clip, none adds noise."
+    text += " all clip, none adds noise. XLA's memory is known in JAX only."
     lines = ["## Peers", "", text, ""]
     for result in found:
         kind = {"jax": "JAX", "torch": "PyTorch"}[result["comparison"]["kind"]]
@@ -142,7 +181,8 @@ def peer_section(results: list[Result]) -> list[str]:
             step_table(result),
             "",
             f"Versions: {result['versions']}. "
-            f"Loss: {', '.join(f'{n} {v:.5f}' for n, v in result['losses'].items())}.",
+            f"Loss: {', '.join(f'{label(n)} {v:.5f}' for n, v in result['losses'].items())}. "
+            f"{runs.number(result)}".rstrip(),
             "",
         ]
     return lines
@@ -159,17 +199,20 @@ def error_section(results: list[Result]) -> list[str]:
 def compose(results: list[Result]) -> str:
     """The text."""
     good = [result for result in results if "steps" in result]
-    lines = [OPENING, *machine_section(good), *summary(good), *loss_section(good)]
-    lines += [*step_section(good), *largest_section(good), *peer_section(good)]
-    lines += [*figure_section(good), *error_section(results)]
-    return "\n".join(lines).rstrip() + "\n"
+    runs = Runs(good)
+    lines = [OPENING, *summary(good), *loss_section(good), *runs.section()]
+    for section in (step_section, largest_section, peer_section, figure_section):
+        lines += section(good, runs)
+    return "\n".join([*lines, *error_section(results)]).rstrip() + "\n"
 
 
 def write(results: list[Result], root: Path) -> Path:
     """Writes REPORT.md and report/*.png below `root`."""
-    path = root / "REPORT.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path, folder = root / "REPORT.md", root / "report"
+    folder.mkdir(parents=True, exist_ok=True)
     path.write_text(compose(results))
+    if overview.rows_of(results):
+        overview.draw(results, folder / OVERVIEW)
     for name, rows in figures(results).items():
-        plots.draw(name, rows, root / "report")
+        plots.draw(name, rows, folder)
     return path

@@ -38,14 +38,19 @@ def instruction_set() -> str:
 
 
 def too_high(result: dict[str, Any], stored: dict[str, float], tolerance: float) -> list[str]:
-    """Steps that are slower than stored, beyond interval and tolerance, with both numbers."""
-    steps = timed(result)
-    return [
-        f"{name}: {steps[name]['ratio']:.3f} ({steps[name]['low']:.3f} .. "
-        f"{steps[name]['high']:.3f}), stored {ratio:.3f}"
-        for name, ratio in stored.items()
-        if name in steps and steps[name]["low"] > ratio * (1 + tolerance)
-    ]
+    """Steps that are slower than stored, beyond interval and tolerance; what was not measured counts."""
+    steps, found = timed(result), []
+    for name, ratio in stored.items():
+        if name not in steps:
+            found.append(f"{name}: not measured, stored {ratio:.3f}")
+        elif steps[name]["low"] > ratio * (1 + tolerance):
+            found.append(against(name, steps[name], ratio))
+    return found
+
+
+def against(name: str, step: dict[str, Any], stored: float) -> str:
+    interval = f"{step['low']:.3f} .. {step['high']:.3f}"
+    return f"{name}: {step['ratio']:.3f} ({interval}), stored {stored:.3f}"
 
 
 def measure(comparison: Comparison) -> dict[str, Any]:
@@ -57,11 +62,16 @@ def measure(comparison: Comparison) -> dict[str, Any]:
 
 def check(comparison: Comparison, stored: dict[str, float], tolerance: float, tries: int) -> bool:
     """Whether the comparison passes; prints why."""
+    if not stored:
+        print(f"unknown {comparison.name}: nothing is stored; measure a good commit with --update")
+        return False
     for attempt in range(1, tries + 1):
         result = measure(comparison)
         wrong = too_high(result, stored, tolerance)
         if not wrong:
-            print(f"ok      {comparison.name}", flush=True)
+            steps = timed(result)
+            found = [against(name, steps[name], ratio) for name, ratio in stored.items()]
+            print(f"ok      {comparison.name}: {'; '.join(found)}", flush=True)
             return True
         floor = noise_floor(result)
         quiet = "" if floor < tolerance else f"; this machine is noisy: A/A {floor:.2f}"
@@ -76,7 +86,9 @@ def update(wanted: list[Comparison], isa: str, table: dict[str, Ratios]) -> None
         steps = timed(measure(one))
         found[one.name] = {n: round(s["ratio"], 3) for n, s in steps.items() if n != "plain"}
         print(f"stored  {one.name}: {found[one.name]}", flush=True)
-    stored = {**table, isa: {**table.get(isa, {}), **found}}
+    known = {one.name for one in read("check")}
+    kept = {name: ratios for name, ratios in table.get(isa, {}).items() if name in known}
+    stored = {**table, isa: {**kept, **found}}
     TABLE.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
 
 

@@ -1,7 +1,12 @@
-"""Where `auto` loses, found in the results and not by whoever writes the report.
+"""Where bk_jax loses, found in the results and not by whoever writes the report.
 
-A loss: it is slower than the plain step or than another step, or needs more memory. Times count when the
-two intervals do not touch and the difference is above what an A/A comparison shows; memory from 2 %.
+| a loss | counts when |
+|---|---|
+| slower than the plain step, or `auto` than any other | intervals do not touch, difference above A/A |
+| more memory at its peak, a smaller largest batch | from 2 % |
+| longer to trace and compile than the plain step | from twice as long |
+
+Noise is compared with the plain step alone: the others add none. In figures only times count.
 """
 
 from __future__ import annotations
@@ -9,21 +14,28 @@ from __future__ import annotations
 from readings import Result, label, noise_floor, over_plain, timed, title_of
 
 MEMORY = 0.02
+COMPILING = 2.0
 
 
-def slower_than(result: Result, ours: str) -> list[str]:
-    """Steps that are faster than ours, beyond doubt."""
+def _beyond_doubt(result: Result, ours: str, others: list[str]) -> list[str]:
+    """Those of the others that are faster than ours."""
     steps = timed(result)
     if ours not in steps or "plain" not in steps:
         return []
     mine, margin = steps[ours], 1 + noise_floor(result)
-    others = {name: step for name, step in steps.items() if name not in (ours, "noise")}
-    others["plain"] = {"ratio": 1.0, "low": 1.0, "high": 1.0}
+    steps["plain"] = {"ratio": 1.0, "low": 1.0, "high": 1.0}
     return [
-        f"{label(name)} ({step['ratio']:.2f} against {mine['ratio']:.2f})"
-        for name, step in others.items()
-        if mine["low"] > step["high"] and mine["ratio"] > step["ratio"] * margin
+        f"{label(name)} ({steps[name]['ratio']:.2f} against {mine['ratio']:.2f})"
+        for name in others
+        if mine["low"] > steps[name]["high"] and mine["ratio"] > steps[name]["ratio"] * margin
     ]
+
+
+def slower_than(result: Result, ours: str) -> list[str]:
+    """Steps that are faster than ours without noise."""
+    return _beyond_doubt(
+        result, ours, [name for name in timed(result) if name not in (ours, "noise")]
+    )
 
 
 def larger_than(result: Result, ours: str) -> list[str]:
@@ -39,17 +51,44 @@ def larger_than(result: Result, ours: str) -> list[str]:
     return [text for _, text in sorted(found)]
 
 
+def smaller_than(result: Result, ours: str) -> list[str]:
+    """Steps whose largest batch is larger than ours."""
+    batches = {name: step["batch"] for name, step in result["steps"].items() if "batch" in step}
+    mine = batches.get(ours, 0)
+    return [
+        f"{label(name)} ({batch} against {mine})"
+        for name, batch in batches.items()
+        if batch > mine * (1 + MEMORY)
+    ]
+
+
+def longer_than(result: Result, ours: str) -> list[str]:
+    """The plain step, if ours takes far longer until it can run."""
+    plain, mine = (
+        step.get("trace", 0.0) + step.get("compile", 0.0)
+        for step in (result["steps"]["plain"], result["steps"][ours])
+    )
+    text = f"{label('plain')} ({plain:.1f} s against {mine:.1f} s)"
+    return [text] if mine > COMPILING * plain else []
+
+
+def _parts(result: Result, ours: str) -> list[str]:
+    """What is lost in one comparison."""
+    found = {"slower than": slower_than(result, ours)}
+    found["with noise slower than"] = _beyond_doubt(result, "noise", ["plain"])
+    if not result["comparison"]["figure"]:
+        found["more memory than"] = larger_than(result, ours)
+        found["a smaller largest batch than"] = smaller_than(result, ours)
+        found["longer to trace and compile than"] = longer_than(result, ours)
+    return [f"{what} {', '.join(steps)}" for what, steps in found.items() if steps]
+
+
 def losses(results: list[Result]) -> list[str]:
     """One line for each comparison with a loss."""
     lines = []
     for result in results:
         ours = "bk_jax" if "bk_jax" in result.get("steps", {}) else "auto"
-        if "steps" not in result or ours not in result["steps"]:
-            continue
-        time = slower_than(result, ours)
-        memory = [] if result["comparison"]["figure"] else larger_than(result, ours)
-        parts = [f"slower than {', '.join(time)}"] if time else []
-        parts += [f"more memory than {', '.join(memory)}"] if memory else []
-        if parts:
-            lines.append(f"{title_of(result)}: {'; '.join(parts)}.")
+        if "steps" in result and ours in result["steps"]:
+            parts = _parts(result, ours)
+            lines += [f"{title_of(result)}: {'; '.join(parts)}."] if parts else []
     return lines

@@ -9,6 +9,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.ticker import LogLocator, NullLocator
 from readings import Result, examples_per_second, timed, x_of
 
 # Color, line and marker of a step; ours are red.
@@ -25,7 +26,8 @@ STYLE = {
     "bk_mix_ghost_clip": ("tab:purple", ":", "."),
     "bk_mix_opt": ("tab:pink", "-", "."),
 }
-SIZE = (5.5, 3.6)
+SIZE = (5.5, 3.6)  # inches
+SPREAD = 8  # numbers that are further apart are drawn in powers
 AXES = {"length": "T (tokens)", "batch": "B (examples)", "size": "image (pixels)"}
 
 
@@ -55,22 +57,43 @@ def peak(result: Result, step: str) -> float | None:
 VALUES: dict[str, Any] = {"throughput": examples_per_second, "memory": peak}
 
 
+def curves(rows: list[Result], kind: str) -> dict[tuple[str, ...], list[tuple[int, float]]]:
+    """Points by the steps that they belong to: the same program is one curve with several names."""
+    found: dict[tuple[tuple[int, float], ...], list[str]] = {}
+    for name in dict.fromkeys(name for result in rows for name in result["steps"]):
+        values = [(x_of(result), VALUES[kind](result, name)) for result in rows]
+        points = tuple((x, y) for x, y in values if y is not None)
+        if points:
+            found.setdefault(points, []).append(name)
+    return {tuple(names): list(points) for points, names in found.items()}
+
+
 def _plot(rows: list[Result], kind: str, path: Path) -> None:
     drawn, axes = plt.subplots(figsize=SIZE, layout="constrained")
-    for name in dict.fromkeys(name for result in rows for name in result["steps"]):
-        points = [(x_of(result), VALUES[kind](result, name)) for result in rows]
-        points = [(x, y) for x, y in points if y is not None]
-        if points:
-            color, line, marker = STYLE.get(name, (None, "-", "."))
-            label = "not private" if name == "plain" else name
-            axes.plot(*zip(*points, strict=True), line, marker=marker, color=color, label=label)
+    drawn_curves = curves(rows, kind)
+    for steps, points in drawn_curves.items():
+        color, line, marker = STYLE.get("auto" if "auto" in steps else steps[0], (None, "-", "."))
+        label = " = ".join("not private" if name == "plain" else name for name in steps)
+        axes.plot(*zip(*points, strict=True), line, marker=marker, color=color, label=label)
     x = rows[0]["comparison"]["x"]
-    axes.set(
-        xlabel=AXES.get(x, x), ylabel="examples/s" if kind == "throughput" else "peak memory, MB"
-    )
-    axes.set(xscale="log", yscale="log", title=rows[0]["comparison"]["title"])
+    what = "examples/s" if kind == "throughput" else "peak memory, MB"
+    axes.set(xlabel=AXES.get(x, x), ylabel=what, title=rows[0]["comparison"]["title"])
+    axes.set_xscale("log")
     axes.set_xticks([x_of(result) for result in rows], [str(x_of(result)) for result in rows])
     axes.minorticks_off()
+    _scale_y(axes, [y for points in drawn_curves.values() for _, y in points])
+    axes.grid(color="0.9")
     axes.legend(fontsize=7)
     drawn.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(drawn)
+
+
+def _scale_y(axes: Any, values: list[float]) -> None:
+    """From zero, or in powers if the numbers are far apart."""
+    if max(values) < SPREAD * min(values):
+        axes.set_ylim(0, 1.05 * max(values))
+        return
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())

@@ -29,4 +29,7 @@ def provenance(workspace: Path) -> dict[str, str]:
     """For the results of one run."""
     flags = {name: os.environ[name] for name in FLAGS if name in os.environ}
     text = ", ".join(f"{name}={value}" for name, value in flags.items())
-    return {"machine": describe(), "flags": text or "none", "commit": commit(workspace)}
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = f"{pages / 2**30:.0f} GiB"
+    commit_id = commit(workspace)
+    return {"machine": describe(), "memory": memory, "flags": text or "none", "commit": commit_id}

@@ -37,6 +37,11 @@ def timed(result: Result) -> dict[str, Step]:
     return {name: step for name, step in result.get("steps", {}).items() if "ratio" in step}
 
 
+def program_of(result: Result, step: str) -> str:
+    """The step that stands for a program: methods that choose alike are the same one."""
+    return result["steps"][step].get("same_as", step)
+
+
 def noise_floor(result: Result) -> float:
     """How far an A/A comparison of this run is from 1: differences below mean nothing."""
     plain = timed(result)["plain"]

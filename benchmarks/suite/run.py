@@ -52,8 +52,9 @@ def run_all(wanted: list[Comparison], store: Store, resume: bool) -> None:
         for one in todo:
             start = time.perf_counter()
             result = child.run(one, WORKSPACE)
-            store.save(one, result | origin)
-            progress.advance(f"{one.name}: {outcome(result)}, {time.perf_counter() - start:.0f} s")
+            took = time.perf_counter() - start
+            store.save(one, result | origin | {"took": round(took, 1)})
+            progress.advance(f"{one.name}: {outcome(result)}, {took:.0f} s")
 
 
 def parse() -> argparse.Namespace:

@@ -6,7 +6,7 @@ from complexity.markdown import markdown
 from readings import Result, Step, examples_per_second, label, over_plain, timed, x_of
 
 STEP_HEADER = [
-    "step", "s/step", "examples/s", "time / plain", "95 % interval", "temp, MB", "peak, MB",
+    "step", "s/step", "examples/s", "time / plain", "interval", "temp, MB", "peak, MB",
     "peak / plain", "resident, MB", "trace, s", "compile, s", "turns",
 ]  # fmt: skip
 
@@ -25,7 +25,7 @@ def seconds(number: float) -> str:
 
 def time_cells(result: Result, name: str, step: Step) -> list[str]:
     if "ratio" not in step:
-        return [step.get("skipped", ""), "", "", ""]
+        return [step.get("skipped", ""), "", "", ""]  # of a step that was not run
     interval = f"{step['low']:.3f} .. {step['high']:.3f}"
     speed = f"{examples_per_second(result, name):.3g}"
     return [seconds(step["seconds"]), speed, f"{step['ratio']:.3f}", interval]
@@ -40,6 +40,7 @@ def step_table(result: Result) -> str:
         compiling = [f"{step[key]:.1f}" if key in step else "" for key in ("trace", "compile")]
         turns = str(step.get("turns", ""))
         text = label(name) + (" (A/A)" if name == "plain" else "")
+        text += f" = {label(step['same_as'])}" if "same_as" in step else ""
         rows.append([text, *time_cells(result, name, step), *memory, *compiling, turns])
     used = [i for i in range(len(STEP_HEADER)) if any(row[i] for row in rows)]
     return markdown([STEP_HEADER[i] for i in used], [[row[i] for i in used] for row in rows])

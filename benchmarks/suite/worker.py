@@ -2,7 +2,8 @@
 
     echo '{"name": ..., "kind": "time", ...}' | python worker.py
 
-A step that would need more memory than the machine has is compiled, not run.
+A step that would need more memory than the machine has is compiled, not run. Steps that are the same
+program (methods that choose alike for this model) are compiled and timed once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
@@ -20,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
 import jax
 import step_models
 from comparisons import Comparison, from_dict
-from compiled import Compiled, compile_step
+from compiled import Compiled, trace_step
 from interleaved import compare_all
 from largest import largest_batch
 from resident import peak_while
@@ -41,11 +42,35 @@ def describe_compiled(step: Compiled) -> dict[str, Any]:
     return {key: getattr(step, key) for key in keys}
 
 
-def compile_all(comparison: Comparison, abstract: bool) -> dict[str, Compiled]:
+class Programs(NamedTuple):
+    """Every program once, and the steps that are the same program as an earlier one."""
+
+    compiled: dict[str, Compiled]
+    same: dict[str, str]
+
+
+def compile_all(comparison: Comparison, abstract: bool) -> Programs:
     task = step_models.make(comparison.model, abstract=abstract, **comparison.sizes)
     if not abstract:
         task = step_models.Task(task.loss, *jax.device_put((task.params, task.batch)))
-    return {name: compile_step(task, name) for name in ("plain", *comparison.steps)}
+    found, first = Programs({}, {}), dict[str, str]()
+    for name in ("plain", *comparison.steps):
+        traced = trace_step(task, name)
+        twin = first.setdefault(traced.fingerprint(), name)
+        if twin == name:
+            found.compiled[name] = traced.compile()
+        else:
+            found.same[name] = twin
+    return found
+
+
+def with_twins(
+    comparison: Comparison, steps: dict[str, dict[str, Any]], same: dict[str, str]
+) -> dict[str, Any]:
+    """The result: all steps in the order that was asked for."""
+    for name, twin in same.items():
+        steps[name] = {**steps[twin], "same_as": twin}
+    return {"steps": {name: steps[name] for name in ("plain", *comparison.steps)}}
 
 
 def time_all(
@@ -68,22 +93,29 @@ def time_all(
 
 
 def measure_time(comparison: Comparison) -> dict[str, Any]:
-    compiled = compile_all(comparison, abstract=False)
-    steps = {name: describe_compiled(step) for name, step in compiled.items()}
-    time_all(comparison, compiled, steps)
-    return {"steps": steps}
+    programs = compile_all(comparison, abstract=False)
+    steps = {name: describe_compiled(step) for name, step in programs.compiled.items()}
+    time_all(comparison, programs.compiled, steps)
+    return with_twins(comparison, steps, programs.same)
 
 
 def measure_memory(comparison: Comparison) -> dict[str, Any]:
-    compiled = compile_all(comparison, abstract=True)
-    return {"steps": {name: describe_compiled(step) for name, step in compiled.items()}}
+    programs = compile_all(comparison, abstract=True)
+    steps = {name: describe_compiled(step) for name, step in programs.compiled.items()}
+    return with_twins(comparison, steps, programs.same)
 
 
 def measure_largest(comparison: Comparison) -> dict[str, Any]:
+    peaks: dict[str, int] = {}
+
     def memory(name: str, batch: int) -> int:
         sizes = {**comparison.sizes, "batch": batch}
         task = step_models.make(comparison.model, abstract=True, **sizes)
-        return compile_step(task, name).peak
+        traced = trace_step(task, name)
+        key = traced.fingerprint()
+        if key not in peaks:
+            peaks[key] = traced.compile().peak
+        return peaks[key]
 
     steps = {}
     for name in ("plain", *comparison.steps):

@@ -12,6 +12,7 @@ import gate
 import interleaved
 import largest
 import losses
+import plots
 import pytest
 import readings
 import run
@@ -172,31 +173,64 @@ def test_a_timed_comparison_says_what_a_step_needs(timed_result):
         assert step["peak"] >= 2 * parameters + step["temporary"]
 
 
+class FakeTraced:
+    """Stands for a traced step; steps of one `program` are the same."""
+
+    def __init__(self, program, peak):
+        self.program, self.peak = program, peak
+
+    def fingerprint(self):
+        return self.program
+
+    def compile(self):
+        return worker.Compiled(lambda: 0, 0.0, 0.0, 0, self.peak)
+
+
 def test_what_does_not_fit_into_memory_is_not_run(monkeypatch):
     one = dataclasses.replace(TINY, steps=("opacus",), budget=0.0, least=1)
-    monkeypatch.setattr(worker, "compile_step", lambda task, name: fake_step(name))
+    peaks = {"plain": 1, "opacus": 10**15}
+    monkeypatch.setattr(worker, "trace_step", lambda task, name: FakeTraced(name, peaks[name]))
     steps = worker.measure_time(one)["steps"]
     assert steps["opacus"]["skipped"] == "needs 1000000.0 GB"
+    assert "ratio" not in steps["opacus"]
     assert "ratio" in steps["plain"]
 
 
-def fake_step(name):
-    def run():
-        assert name == "plain"
-        return 0
+def test_steps_that_are_the_same_program_are_measured_once(monkeypatch):
+    asked = []
 
-    return worker.Compiled(run, 0.0, 0.0, 0, 10**15 if name == "opacus" else 1)
+    def trace_step(task, name):
+        traced = FakeTraced({"auto": "bk"}.get(name, name), len(name))
+        traced.compile = lambda: asked.append(name) or FakeTraced.compile(traced)
+        return traced
+
+    monkeypatch.setattr(worker, "trace_step", trace_step)
+    one = dataclasses.replace(TINY, steps=("bk", "auto", "opacus"), budget=0.0, least=1)
+    steps = worker.measure_time(one)["steps"]
+    assert asked == ["plain", "bk", "opacus"]
+    assert list(steps) == ["plain", "bk", "auto", "opacus"]
+    assert steps["auto"] == {**steps["bk"], "same_as": "bk"}
+    assert "same_as" not in steps["opacus"]
+
+
+def test_methods_that_choose_alike_are_the_same_program():
+    one = dataclasses.replace(TINY, steps=("bk", "bk_mix_opt", "opacus"), kind="memory")
+    steps = worker.measure_memory(one)["steps"]
+    assert {name: step.get("same_as") for name, step in steps.items()} == {
+        "plain": None, "bk": None, "bk_mix_opt": "bk", "opacus": None,
+    }  # fmt: skip
 
 
 def test_the_largest_batch_of_a_step_comes_from_its_peak(monkeypatch):
-    def compile_step(task, name):
+    def trace_step(task, name):
         batch = task.batch[0].shape[0]
-        return worker.Compiled(None, 0, 0, 0, 100 + batch * {"plain": 1, "opacus": 10}[name])
+        factor = {"plain": 1, "opacus": 10, "auto": 10}[name]
+        return FakeTraced((factor, batch), 100 + batch * factor)
 
-    monkeypatch.setattr(worker, "compile_step", compile_step)
-    one = dataclasses.replace(TINY, steps=("opacus",), limit=600.0)
+    monkeypatch.setattr(worker, "trace_step", trace_step)
+    one = dataclasses.replace(TINY, steps=("opacus", "auto"), limit=600.0)
     assert worker.measure_largest(one) == {
-        "steps": {"plain": {"batch": 500}, "opacus": {"batch": 50}}
+        "steps": {"plain": {"batch": 500}, "opacus": {"batch": 50}, "auto": {"batch": 50}}
     }
 
 
@@ -239,12 +273,14 @@ def made_up(name="tiny", figure="", **steps):
         step: {**dict(zip(keys, numbers, strict=True)), "seconds": numbers[0], "turns": 3}
         for step, numbers in steps.items()
     }
-    machine = {
+    origin = {
         "machine": "A CPU, 2 cores, load 0.1, today\nXLA's gemm",
+        "memory": "8 GiB",
         "flags": "none",
         "commit": "abc",
+        "took": 90.0,
     }
-    return {"comparison": one.as_dict(), "steps": filled, **machine}
+    return {"comparison": one.as_dict(), "steps": filled, **origin}
 
 
 PLAIN = (1.0, 0.98, 1.02, 100)
@@ -268,6 +304,58 @@ def test_what_may_be_chance_is_no_loss(auto):
     assert losses.losses([made_up(plain=PLAIN, auto=auto)]) == []
 
 
+def test_noise_is_compared_with_the_plain_step_alone():
+    slow = made_up(plain=PLAIN, bk=PLAIN, auto=PLAIN, noise=(1.5, 1.4, 1.6, 200))
+    assert losses.losses([slow]) == [
+        "Tiny, B=2, width=4, depth=1: with noise slower than not private (1.00 against 1.50)."
+    ]
+
+
+def test_a_smaller_largest_batch_is_a_loss():
+    result = made_up()
+    result["steps"] = {
+        name: {"batch": n} for name, n in {"plain": 101, "opacus": 9, "auto": 98}.items()
+    }
+    assert losses.losses([result]) == [
+        "Tiny, B=2, width=4, depth=1: a smaller largest batch than not private (101 against 98)."
+    ]
+
+
+@pytest.mark.parametrize(("seconds", "lost"), [(3.0, 0), (5.0, 1)])
+def test_far_longer_compilation_is_a_loss(seconds, lost):
+    result = made_up(plain=PLAIN, auto=PLAIN)
+    result["steps"]["plain"] |= {"trace": 0.5, "compile": 1.5}
+    result["steps"]["auto"] |= {"trace": 0.5, "compile": seconds}
+    found = losses.losses([result])
+    assert len(found) == lost
+    assert all("compile than not private (2.0 s against 5.5 s)" in line for line in found)
+
+
+def test_the_best_other_step_is_another_program():
+    result = made_up(plain=PLAIN, bk=PLAIN, auto=PLAIN, opacus=(2.0, 2.0, 2.0, 1))
+    result["steps"]["auto"]["same_as"] = "bk"
+    assert document.best_other(result) == "opacus"
+    assert "| `auto` = `bk` | 1.00 |" in document.compose([result])
+
+
+def test_the_same_program_is_one_curve():
+    rows = [made_up(str(b), "f", plain=PLAIN, bk=PLAIN, auto=PLAIN) for b in (1, 2)]
+    rows[1]["steps"]["plain"] = {**rows[1]["steps"]["plain"], "seconds": 7.0}
+    assert list(plots.curves(rows, "throughput")) == [("plain",), ("bk", "auto")]
+
+
+def test_every_comparison_names_its_run_when_there_are_several():
+    first, second = made_up("a", plain=PLAIN, auto=PLAIN), made_up("b", plain=PLAIN, auto=PLAIN)
+    assert "Run 1." not in document.compose([first, second])
+    second["commit"] = "def"
+    text = document.compose([first, second])
+    assert (
+        "2. A CPU, 2 cores, load 0.1, today; XLA's gemm; 8 GiB; commit def; flags: none. " in text
+    )
+    assert "1 comparisons in 1.5 minutes." in text
+    assert text.index("Run 1.") < text.index('<a id="b"></a>') < text.index("Run 2.")
+
+
 def test_the_report_holds_every_number_and_every_picture(tmp_path):
     steps = {"plain": PLAIN, "auto": (0.876, 0.8, 0.9, 123e6), "opacus": (7.654, 7, 8, 100)}
     figure = [made_up(f"f-{b}", "f", **steps) for b in (1, 2)]
@@ -278,8 +366,11 @@ def test_the_report_holds_every_number_and_every_picture(tmp_path):
     assert "| `auto` | 0.88 | 2.28 | 0.876 | 0.800 .. 0.900 |" in text
     assert "best other `opacus` 7.65" in text
     assert "## Failed" in text
-    assert "A CPU, 2 cores; commit abc; flags: none" in text
-    for name in ("f-throughput.png", "f-memory.png"):
+    assert "A CPU, 2 cores, load 0.1, today; XLA's gemm; 8 GiB; commit abc; flags: none." in text
+    assert '- <a id="short-tiny"></a>[Tiny, B=2, width=4, depth=1](#tiny): `auto` **0.88**' in text
+    assert '<a id="tiny"></a>' in text
+    assert "Not measured here: `make bench-peers`" in text
+    for name in ("overview.png", "f-throughput.png", "f-memory.png"):
         assert f"(report/{name})" in text
         assert (tmp_path / "report" / name).stat().st_size > 1000
 
@@ -305,7 +396,10 @@ def test_figures_are_sorted_by_what_varies():
 def test_a_step_fails_when_its_interval_is_above_the_stored_ratio():
     result = made_up(plain=PLAIN, auto=(1.2, 1.15, 1.3, 1), bk=(1.2, 1.05, 1.3, 1))
     stored = {"auto": 1.0, "bk": 1.0, "gone": 1.0}
-    assert gate.too_high(result, stored, 0.1) == ["auto: 1.200 (1.150 .. 1.300), stored 1.000"]
+    assert gate.too_high(result, stored, 0.1) == [
+        "auto: 1.200 (1.150 .. 1.300), stored 1.000",
+        "gone: not measured, stored 1.000",
+    ]
     assert gate.too_high(result, {"auto": 1.05}, 0.1) == []
 
 
@@ -314,6 +408,34 @@ def test_one_good_try_is_enough(monkeypatch, capsys):
     tries = iter([slow, fast])
     monkeypatch.setattr(gate, "measure", lambda one: next(tries))
     assert gate.check(TINY, {"auto": 1.0}, 0.1, 3)
-    assert capsys.readouterr().out.splitlines()[-1] == "ok      tiny"
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "ok      tiny: auto: 1.000 (1.000 .. 1.000), stored 1.000"
     monkeypatch.setattr(gate, "measure", lambda one: slow)
     assert not gate.check(TINY, {"auto": 1.0}, 0.1, 2)
+
+
+def test_what_is_not_stored_does_not_pass(monkeypatch, capsys):
+    monkeypatch.setattr(gate, "measure", None)  # is not asked for
+    assert not gate.check(TINY, {}, 0.1, 3)
+    assert "unknown tiny: nothing is stored" in capsys.readouterr().out
+
+
+def test_an_update_keeps_other_instruction_sets_and_known_comparisons(monkeypatch, tmp_path):
+    result = made_up(plain=PLAIN, auto=(1.23456, 1, 2, 1))
+    monkeypatch.setattr(gate, "measure", lambda one: result)
+    monkeypatch.setattr(gate, "TABLE", tmp_path / "ratios.json")
+    known = comparisons.read("check")[1]
+    table = {"avx2": {"a": {}}, "neon": {known.name: {"auto": 1.0}, "forgotten": {"auto": 1.0}}}
+    gate.update([TINY], "neon", table)
+    assert json.loads((tmp_path / "ratios.json").read_text()) == {
+        "avx2": {"a": {}},
+        "neon": {known.name: {"auto": 1.0}, "tiny": {"auto": 1.235}},
+    }
+
+
+def test_ratios_are_stored_for_every_comparison_of_the_gate():
+    wanted = {one.name: set(one.steps) for one in comparisons.read("check")}
+    table = json.loads(gate.TABLE.read_text())
+    assert "avx2" in table
+    for stored in table.values():
+        assert {name: set(ratios) for name, ratios in stored.items()} == wanted
