@@ -70,6 +70,11 @@ def mean_loss(name: str, out: Any) -> float:
     return float(out[1].values.mean() if name.startswith("jax_privacy") else out[0])
 
 
+def norm_of_sum(name: str, out: Any) -> float:
+    """The norm of the clipped sum that it returned: the same in all, or they did not do the same."""
+    return float(optax.global_norm(out[0] if name.startswith("jax_privacy") else out[1]))
+
+
 def measure(comparison: Comparison) -> dict[str, Any]:
     task = step_models.make(comparison.model, **comparison.sizes)
     params, batch = jax.device_put((task.params, task.batch))
@@ -80,9 +85,11 @@ def measure(comparison: Comparison) -> dict[str, Any]:
     steps = {name: describe_compiled(step) for name, step in compiled.items()}
     runs = time_all(comparison, compiled, steps)
     libraries = ("jax", "jax_privacy", "optax")
+    outs = {name: run() for name, run in runs.items()}
     return {
         "steps": steps,
-        "losses": {name: mean_loss(name, run()) for name, run in runs.items()},
+        "losses": {name: mean_loss(name, out) for name, out in outs.items()},
+        "sums": {name: norm_of_sum(name, out) for name, out in outs.items() if name != "plain"},
         "versions": ", ".join(f"{name} {version(name)}" for name in libraries),
     }
 

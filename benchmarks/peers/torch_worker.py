@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from opacus import GradSampleModule
@@ -33,14 +33,20 @@ from resident import peak_while
 from torch_models import MODELS, Task
 
 R = 1.0  # clip norm
-Run = Callable[[], float]
+
+
+class Step(NamedTuple):
+    """A train step that returns the mean loss, and the module whose parameters then hold gradients."""
+
+    run: Callable[[], float]
+    module: nn.Module
 
 
 def flat(logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
 
 
-def plain(task: Task) -> Run:
+def plain(task: Task) -> Step:
     module = copy.deepcopy(task.module)
 
     def step() -> float:
@@ -49,7 +55,7 @@ def plain(task: Task) -> Run:
         loss.backward()
         return loss.item()
 
-    return step
+    return Step(step, module)
 
 
 def optimizer_of(module: nn.Module, batch: int) -> DPOptimizer:
@@ -58,7 +64,7 @@ def optimizer_of(module: nn.Module, batch: int) -> DPOptimizer:
     return DPOptimizer(inner, noise_multiplier=0.0, max_grad_norm=R, expected_batch_size=batch)
 
 
-def hooks(task: Task) -> Run:
+def hooks(task: Task) -> Step:
     module = GradSampleModule(copy.deepcopy(task.module))
     optimizer = optimizer_of(module, task.inputs.shape[0])
 
@@ -69,10 +75,10 @@ def hooks(task: Task) -> Run:
         optimizer.clip_and_accumulate()
         return loss.item()
 
-    return step
+    return Step(step, module)
 
 
-def ghost(task: Task) -> Run:
+def ghost(task: Task) -> Step:
     module = GradSampleModuleFastGradientClipping(
         copy.deepcopy(task.module), max_grad_norm=R, use_ghost_clipping=True
     )
@@ -85,20 +91,29 @@ def ghost(task: Task) -> Run:
         loss.backward()
         return float(loss.item())
 
-    return step
+    return Step(step, module)
 
 
-STEPS: dict[str, Callable[[Task], Run]] = {
+STEPS: dict[str, Callable[[Task], Step]] = {
     "plain": plain,
     "opacus, hooks": hooks,
     "opacus, ghost": ghost,
 }
 
 
+def norm_of_sum(module: nn.Module) -> float:
+    """The norm of the clipped sum; hooks leave it beside the gradient."""
+    sums = [getattr(p, "summed_grad", None) for p in module.parameters()]
+    found = [p.grad if s is None else s for p, s in zip(module.parameters(), sums, strict=True)]
+    return float(torch.sqrt(sum(torch.sum(x**2) for x in found)))
+
+
 def measure(comparison: Comparison) -> dict[str, Any]:
     task = MODELS[comparison.model](**comparison.sizes)
-    runs = {name: STEPS[name](task) for name in ("plain", *comparison.steps)}
+    made = {name: STEPS[name](task) for name in ("plain", *comparison.steps)}
+    runs = {name: step.run for name, step in made.items()}
     losses = {name: run() for name, run in runs.items()}
+    sums = {name: norm_of_sum(step.module) for name, step in made.items() if name != "plain"}
     timed = compare_all(runs["plain"], runs, budget=comparison.budget, least=comparison.least)
     steps = {
         name: {**timing._asdict(), "resident": peak_while(runs[name])}
@@ -106,7 +121,7 @@ def measure(comparison: Comparison) -> dict[str, Any]:
     }
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "opacus"))
     threads = f"{versions}, {torch.get_num_threads()} threads"
-    return {"steps": steps, "losses": losses, "versions": threads}
+    return {"steps": steps, "losses": losses, "sums": sums, "versions": threads}
 
 
 if __name__ == "__main__":

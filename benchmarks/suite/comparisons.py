@@ -93,12 +93,18 @@ def _varied(row: dict[str, Any], size: str, value: int) -> Comparison:
 
 
 def scaled(one: Comparison, scale: float) -> Comparison:
-    """The same with smaller sizes; its name says so, it is another result."""
+    """The same with smaller sizes; name, title and figure say so, it is another result."""
     if scale == 1.0:
         return one
     sizes = {key: _scale(key, value, scale) for key, value in one.sizes.items()}
-    name, limit = f"{one.name}-scale-{scale:g}", one.limit * scale
-    return dataclasses.replace(one, name=name, sizes=sizes, limit=limit)
+    return dataclasses.replace(
+        one,
+        name=f"{one.name}-scale-{scale:g}",
+        title=f"{one.title or one.model}, scaled by {scale:g}",
+        figure=f"{one.figure}-scale-{scale:g}" if one.figure else "",
+        sizes=sizes,
+        limit=one.limit * scale,
+    )
 
 
 def _scale(key: str, value: int, scale: float) -> int:

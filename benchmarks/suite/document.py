@@ -128,7 +128,7 @@ def step_section(results: list[Result], runs: Runs) -> list[str]:
         if comparison["kind"] == "time" and not comparison["figure"]:
             lines += [anchor(comparison["name"]), "", f"### {title_of(result)}", ""]
             lines += [step_table(result), "", *with_space(runs.number(result))]
-    return lines
+    return lines if lines[2:] else []
 
 
 def with_space(text: str) -> list[str]:
@@ -149,7 +149,7 @@ def figure_section(results: list[Result], runs: Runs) -> list[str]:
         which = " ".join(dict.fromkeys(filter(None, map(runs.number, rows))))
         lines += ["", f"{what}; {sizes or 'default sizes'}. {which}".strip(), ""]
         lines += [figure_table(rows), ""]
-    return lines
+    return lines if lines[2:] else []
 
 
 def largest_section(results: list[Result], runs: Runs) -> list[str]:
@@ -180,12 +180,19 @@ def peer_section(results: list[Result], runs: Runs) -> list[str]:
         lines += [
             step_table(result),
             "",
-            f"Versions: {result['versions']}. "
-            f"Loss: {', '.join(f'{label(n)} {v:.5f}' for n, v in result['losses'].items())}. "
-            f"{runs.number(result)}".rstrip(),
+            peer_notes(result) + f" {runs.number(result)}".rstrip(),
             "",
         ]
     return lines
+
+
+def peer_notes(result: Result) -> str:
+    """Versions, and what all libraries must agree on."""
+    losses, sums = (
+        ", ".join(f"{label(name)} {value:.5f}" for name, value in result[key].items())
+        for key in ("losses", "sums")
+    )
+    return f"Versions: {result['versions']}. Mean loss: {losses}. Norm of the clipped sum: {sums}."
 
 
 def error_section(results: list[Result]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import complexity_tables
+import numpy as np
 import pytest
 from complexity import compared, layers, modules, printed
 
@@ -145,6 +146,19 @@ def distance_to_printed_space(activations):
     return max(abs(ratio - 1) for ratio in space_over_printed(activations))
 
 
+def batch_overhead():
+    batches = CLAIMS["batches"]["GPT2"]
+    return 100 * (batches["non_private"] / batches["bk"] - 1)
+
+
+def tokens_of_vit():
+    """Of the layers inside the blocks, which are nearly all of table 8's numbers."""
+    [tokens] = {
+        layer.t for layer in layers.read("vit_base_patch16_224").linear() if layer.count > 1
+    }
+    return tokens
+
+
 COMPUTED = {
     "memory_overhead": memory_overhead,
     "throughput_gain": lambda: 100 * (speed("GPT2-large", "opacus") - 1),
@@ -155,6 +169,8 @@ COMPUTED = {
     "fast_grad_clip_time": lambda: multiples("1 2a 4 2a 2b"),
     "mix_ghost_clip_time": lambda: multiples("1 2a 2b 3 2a 2b"),
     "improved_fast_grad_clip_time": lambda: multiples("1 2a 4 2b"),
+    "tokens_of_vision_transformers": tokens_of_vit,
+    "batch_overhead": batch_overhead,
     "activations_in_table_8": lambda: min((1, 2, 3), key=distance_to_printed_space),
 }
 
@@ -165,6 +181,17 @@ def test_what_the_text_says_is_not_what_its_numbers_say(name):
     value = COMPUTED[name]()
     assert printed.rounds_to(value, claim["right"])
     assert not printed.rounds_to(value, claim["printed"])
+
+
+def test_the_ghost_norm_of_the_algorithm_listings_is_not_the_norm():
+    """They transpose the wrong factor; the equation in the text does not."""
+    a, g = (
+        np.array([[1, 2], [0, 1], [3, 1]]),
+        np.array([[2, 0], [1, 1], [0, 1]]),
+    )  # T = 3, d = p = 2
+    norm = np.sum((a.T @ g) ** 2)
+    assert np.sum((a @ a.T) * (g @ g.T)) == norm
+    assert np.sum((a.T @ a) * (g.T @ g)) != norm
 
 
 def test_the_layer_threshold_at_the_usual_size_is_the_printed_one():

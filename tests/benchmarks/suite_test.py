@@ -73,7 +73,7 @@ def test_scaling_makes_sizes_smaller_and_another_result():
     one = dataclasses.replace(TINY, sizes={"batch": 8, "length": 100, "size": 224, "words": 50})
     half = comparisons.scaled(one, 0.5)
     assert half.sizes == {"batch": 4, "length": 50, "size": 128, "words": 50}
-    assert half.name == "tiny-scale-0.5"
+    assert (half.name, half.title) == ("tiny-scale-0.5", "mlp, scaled by 0.5")
     assert comparisons.scaled(one, 0.01).sizes == {"batch": 1, "length": 1, "size": 32, "words": 50}
     assert comparisons.scaled(one, 1.0) is one
 
@@ -354,6 +354,16 @@ def test_every_comparison_names_its_run_when_there_are_several():
     )
     assert "1 comparisons in 1.5 minutes." in text
     assert text.index("Run 1.") < text.index('<a id="b"></a>') < text.index("Run 2.")
+
+
+def test_peers_say_what_they_agree_on():
+    result = made_up(plain=PLAIN, optax=(2.0, 1.9, 2.1, 100), bk_jax=PLAIN)
+    result["comparison"]["kind"] = "jax"
+    result |= {"versions": "optax 9", "losses": {"plain": 1.5}, "sums": {"optax": 0.25}}
+    text = document.compose([result])
+    assert "### JAX: Tiny, B=2, width=4, depth=1" in text
+    assert "Mean loss: not private 1.50000. Norm of the clipped sum: `optax` 0.25000." in text
+    assert "`bk_jax` **1.00**, best other `optax` 2.00" in text
 
 
 def test_the_report_holds_every_number_and_every_picture(tmp_path):
