@@ -207,7 +207,9 @@ def _gram_key(block: Block) -> tuple[Any, ...] | None:
     if others or block.kind != "dense" or block.route != "ghost" or block.cost.t < SHARED_POSITIONS:
         return None
     use = site.use
-    return (block.group, site.reads, site.axes, use.activation_order, use.sizes[:3], use.dtype)
+    groups = tuple(map(len, use.weight_groups[:2]))  # where n ends and d begins
+    order = (use.activation_order, groups, use.sizes[:3])
+    return (block.group, site.reads, site.axes, order, use.dtype)
 
 
 def _cost(sites: Sequence[Site]) -> LayerCost:

@@ -1,5 +1,7 @@
 """Each rule's canonical form: N, T, d, p, the groups of dimensions, and what is booked."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,7 +45,24 @@ def test_sizes_of_dense_uses(spec):
     assert use.sizes == sizes
     assert use.kind == "dense"
     n, t, _, p = sizes
-    assert use.tap_shape == (n, t, p)
+    assert math.prod(use.tap_shape) == n * t * p
+
+
+@pytest.mark.parametrize(
+    ("spec", "record", "tap"),
+    [
+        ("std,dhk->sthk", (6, 4), (6, 5, 7)),
+        ("sthk,hkp->stp", (6, 5, 7), (6, 4)),
+        ("tnd,ndp->tnp", (3, 2, 4), (3, 2, 5)),
+    ],
+)
+def test_axes_of_a_weight_stay_apart(spec, record, tap):
+    """Each of them may be cut over devices: heads, or the width of a head."""
+    activation, weight, _ = DENSE[spec]
+    use = dense_use(spec, activation, weight)
+    operands = [count_up(*activation)] * 2
+    assert use.record(operands).shape == record
+    assert use.tap_shape == tap
 
 
 def test_a_weight_and_its_transpose_have_one_form():
@@ -70,8 +89,8 @@ def test_record_and_tap_of_a_dense_use():
     activation = count_up(3, 2)
     operands = [None, None]
     operands[use.activation_operand] = activation
-    np.testing.assert_array_equal(use.record(operands), activation.T[None])
-    tap = count_up(1, 2, 5)
+    np.testing.assert_array_equal(use.record(operands), activation.T)
+    tap = count_up(2, 5)
     np.testing.assert_array_equal(use.add_tap(np.zeros(use.result_shape), tap), result_of(use, tap))
 
 

@@ -87,12 +87,23 @@ def stack_lengths(axes: Sequence[ScanAxis]) -> tuple[int, ...]:
     return tuple(axis.length for axis in axes if axis.stacked)
 
 
-def merge_scans(array: jax.Array, axes: Sequence[ScanAxis]) -> jax.Array:
-    """`[B, scans..., N, T, k]` to `[B, N', T', k]`: stacked scans join N, shared ones join T."""
+def join_scans(array: jax.Array, axes: Sequence[ScanAxis], lead: int) -> jax.Array:
+    """`[B, scans..., n..., T, k...]` to `[B, stack..., n..., T', k...]`: shared scans join T.
+
+    `lead` is the number of axes of n.
+    """
     stacked = [1 + i for i, axis in enumerate(axes) if axis.stacked]
     shared = [1 + i for i, axis in enumerate(axes) if not axis.stacked]
-    n_axis, t_axis, k_axis = (len(axes) + i for i in (1, 2, 3))
-    ordered = jnp.transpose(array, (0, *stacked, n_axis, *shared, t_axis, k_axis))
-    n = math.prod(array.shape[i] for i in (*stacked, n_axis))
-    t = math.prod(array.shape[i] for i in (*shared, t_axis))
-    return ordered.reshape(array.shape[0], n, t, array.shape[-1])
+    t_axis = 1 + len(axes) + lead
+    weights, last = [*stacked, *range(t_axis - lead, t_axis)], range(t_axis + 1, array.ndim)
+    sizes = array.shape
+    ordered = jnp.transpose(array, (0, *weights, *shared, t_axis, *last))
+    t = math.prod(sizes[i] for i in (*shared, t_axis))
+    return ordered.reshape(sizes[0], *(sizes[i] for i in weights), t, *sizes[t_axis + 1 :])
+
+
+def merge(array: jax.Array, lead: int) -> jax.Array:
+    """`[B, n..., T, k...]` to `[B, N, T, k]`; `lead` is the number of axes of n."""
+    sizes = array.shape
+    n, k = math.prod(sizes[1 : 1 + lead]), math.prod(sizes[2 + lead :])
+    return array.reshape(sizes[0], n, sizes[1 + lead], k)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import ops
-from bk_jax.blocks.kept import Kept, Stored, merge_scans, stack_lengths, to_leaves
+from bk_jax.blocks.kept import Kept, Stored, join_scans, merge, stack_lengths, to_leaves
 from bk_jax.norms import Part, Term
 from bk_jax.partition import Rule, Shards, partitioned
 from bk_jax.plan import Block
@@ -107,8 +107,9 @@ def rows_of(sites: tuple[Site, ...], book: Mapping[Path, Any], taps: Mapping[Pat
 
 
 def _site_rows(site: Site, ids: jax.Array, gradients: jax.Array) -> Rows:
-    ids = merge_scans(ids[..., None, :, None], site.axes)[..., 0]  # [B, tables, T]
-    gradients = merge_scans(gradients[..., None, :, :], site.axes)
+    tables = sum(axis.stacked for axis in site.axes)
+    ids = merge(join_scans(ids, site.axes, 0), tables)[..., 0]  # [B, tables, T]
+    gradients = merge(join_scans(gradients, site.axes, 0), tables)
     batch, tables, tokens = ids.shape
     first_row = jnp.arange(tables, dtype=ids.dtype)[:, None] * site.use.sizes[2]
     ids = jnp.where(ids >= 0, ids + first_row, ids)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from bk_jax import ops
 from bk_jax.blocks import dense, lookup
-from bk_jax.blocks.kept import Kept, Stored, to_leaves
+from bk_jax.blocks.kept import Kept, Stored, merge, to_leaves
 from bk_jax.norms import Part, Term
 from bk_jax.ops.numerics import SquaredNorms, unit_roundoff
 from bk_jax.partition import WHOLE, Rule, Shards, partitioned
@@ -33,7 +33,7 @@ class Tied:
     """The dense part, oriented so that its rows are the table's, and the lookup part."""
 
     block: Block
-    dense: dense.Operands
+    dense: tuple[jax.Array, jax.Array]  # [B, N, T, rows], [B, N, T, p]
     rows: lookup.Rows
 
     def norms(self) -> Term:
@@ -87,19 +87,19 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     """The kept arrays of a block of dense sites and lookups of one table."""
     lookups = _lookup_sites(block)
     others = tuple(site for site in block.sites if site.use.kind == "dense")
-    operands = dense.operands(others, book, taps)
+    both = dense.operands(others, book, taps)
+    left, right = merge(both.left, both.lead), merge(both.right, both.lead)
     table = lookups[0].use.weight_groups[0]
     _, contracted, free = others[0].use.weight_groups
     rows_are_left = table == (free if others[0].use.swap else contracted)
-    if not rows_are_left:
-        operands = dense.Operands(operands.right, operands.left)
+    operands = (left, right) if rows_are_left else (right, left)
     rows = lookup.rows_of(lookups, book, taps)
     if block.route == "store":
         return Stored(block, lookups[0].use.to_weight(_tables(operands, rows)))
     return Tied(block, operands, rows)
 
 
-def _tables(operands: dense.Operands, rows: lookup.Rows) -> jax.Array:
+def _tables(operands: tuple[jax.Array, jax.Array], rows: lookup.Rows) -> jax.Array:
     """The table's gradient of every example, `[B, rows, p]`."""
 
     def one(*parts: jax.Array) -> jax.Array:

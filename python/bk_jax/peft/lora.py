@@ -175,7 +175,7 @@ def _adapted(
 ) -> jax.Array:
     """The result of the product with the update of its weight."""
     (result,) = _compat.bind(eqn, operands)
-    activation = use.record(operands)  # [N, T, d]
+    activation = use.record(operands).reshape(use.sizes[:3])  # [N, T, d]
     shared, _, _ = use.weight_groups
     activation = activation if shared else activation[0]
     batch = ((0,), (0,)) if shared else ((), ())

@@ -8,10 +8,11 @@ grouping dimensions, `y[n, t, :] = a[n, t, :] @ W[n]` with
     d  contracted dimensions
     p  dimensions of the weight alone
 
-The book keeps `a[N, T, d]`, the tap has shape `[N, T, p]`, and the gradient of the weight is
-`a[n]^T g[n]`. To make gradients of equal weights comparable however they were used (`x @ W` here and
-`z @ W.T` there), it is laid out as `[N, rows, columns]`, where `rows` is the group of weight dimensions
-that holds the first one; `swap` says that these are the `p` dimensions.
+The book keeps `a[n..., T, d...]`, the tap has shape `[n..., T, p...]`, and the gradient of the weight is
+`a[n]^T g[n]`; axes of the weight stay apart, because each of them may be cut over devices. To make
+gradients of equal weights comparable however they were used (`x @ W` here and `z @ W.T` there), it is
+laid out as `[n..., rows..., columns...]`, where `rows` is the group of weight dimensions that holds the
+first one; `swap` says that these are the `p` dimensions.
 """
 
 from __future__ import annotations
@@ -58,27 +59,30 @@ class DenseUse:
 
     @property
     def tap_shape(self) -> Dims:
-        """Shape of the perturbation of the result, grouped."""
-        n, t, _, p = self.sizes
-        return (n, t, p)
+        """Shape of the perturbation of the result, `[n..., T, p...]`."""
+        shared, _, free = self.weight_groups
+        return (*self._lengths(shared), self.sizes[1], *self._lengths(free))
+
+    def _lengths(self, dims: Dims) -> Dims:
+        return tuple(self.weight_shape[i] for i in dims)
 
     def record(self, operands: list[Any]) -> jax.Array:
-        """The activation of one example as `[N, T, d]`."""
-        n, t, d, _ = self.sizes
+        """The activation of one example as `[n..., T, d...]`."""
+        shared, contracted, _ = self.weight_groups
+        shape = (*self._lengths(shared), self.sizes[1], *self._lengths(contracted))
         activation = operands[self.activation_operand]
-        return jnp.transpose(activation, self.activation_order).reshape(n, t, d)
+        return jnp.transpose(activation, self.activation_order).reshape(shape)
 
     def add_tap(self, result: jax.Array, tap: jax.Array) -> jax.Array:
-        """Adds a tap of shape `[N, T, p]` to the result."""
+        """Adds a tap to the result; groups of its axes may be merged."""
         grouped = tap.reshape([self.result_shape[i] for i in self.result_order])
         return result + jnp.transpose(grouped, np.argsort(self.result_order).tolist())
 
-    def to_weight(self, gradient: jax.Array) -> jax.Array:
-        """Turns `[stack..., N, rows, columns]` into `[stack..., *weight_shape]`."""
-        stack = gradient.shape[:-3]
+    def to_weight(self, gradient: jax.Array, stack: Dims = ()) -> jax.Array:
+        """Turns `[stack..., n..., rows..., columns...]` into `[stack..., *weight_shape]`."""
         shared, contracted, free = self.weight_groups
         order = (*shared, *free, *contracted) if self.swap else (*shared, *contracted, *free)
-        grouped = gradient.reshape(*stack, *(self.weight_shape[i] for i in order))
+        grouped = gradient.reshape(*stack, *self._lengths(order))
         inverse = [len(stack) + int(i) for i in np.argsort(order)]
         return jnp.transpose(grouped, [*range(len(stack)), *inverse])
 
