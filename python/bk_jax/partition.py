@@ -93,13 +93,26 @@ class Shards:
         return jax.lax.axis_index(axes).astype(jnp.int32) * length if axes else 0
 
     def sum(self, value: jax.Array, *factors: str, result: int = 0) -> jax.Array:
-        """Adds up what the devices that share these factors have, for result number `result`."""
+        """Adds up what the devices that share these factors have, for result number `result`.
+
+        Where the result is wanted in pieces by devices that all have the same sum, each takes its piece.
+        """
         axes = self.over(*factors)
         for dim, wanted in enumerate(self.scattered[result] if self.scattered else ()):
-            if wanted:
-                value = jax.lax.psum_scatter(value, wanted, scatter_dimension=dim, tiled=True)
-                axes = tuple(axis for axis in axes if axis not in wanted)
+            parts = [wanted] if set(wanted) <= set(axes) else [(axis,) for axis in wanted]
+            for part in filter(None, parts):
+                if set(part) <= set(axes):
+                    value = jax.lax.psum_scatter(value, part, scatter_dimension=dim, tiled=True)
+                else:
+                    value = self._piece(value, part, dim)
+            axes = tuple(axis for axis in axes if axis not in wanted)
         return jax.lax.psum(value, axes) if axes else value
+
+    def _piece(self, value: jax.Array, axes: Axes, dim: int) -> jax.Array:
+        """This device's piece of an array that all devices along the axes have."""
+        length = value.shape[dim] // math.prod(self.sizes[axis] for axis in axes)
+        start = jax.lax.axis_index(axes) * length
+        return jax.lax.dynamic_slice_in_dim(value, start, length, dim)
 
 
 Local = Callable[..., tuple[jax.Array, ...]]
