@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
-import re
 import sys
+import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,10 +17,13 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from support.documents import ROOT, RUN_ELSEWHERE, run_python
 
 import bk_jax
-from bk_jax import _native, hlo
+from bk_jax import _native, hlo, partition
+from bk_jax.blocks import tied
 from bk_jax.blocks.dense import Dense, Operands
+from bk_jax.hlo import cli
 from bk_jax.hlo.collectives import find_collectives
 from bk_jax.noise import add_noise
 from bk_jax.norms import squared_norms
@@ -32,9 +36,10 @@ QUICK = {
     "xla_llvm_disable_expensive_passes": True,
 }
 LAYOUTS = {  # layout: sizes of the axes data and model
-    "transformer": {"data": (8, 1), "fsdp": (4, 2), "tensor": (2, 4)},
+    "transformer": {"data": (8, 1), "fsdp": (4, 2), "tensor": (2, 4), "product": (4, 2)},
     "resnet": {"data": (2, 1), "fsdp": (4, 1), "tensor": (4, 2)},
     "experts": {"data": (8, 1), "fsdp": (4, 1), "tensor": (2, 4)},
+    "stacked": {"tensor": (2, 4)},
 }
 OPTIONS = {"l2_clip_norm": 0.5, "return_stats": True}
 KEY = bk_jax.random.key(3)
@@ -66,13 +71,21 @@ def collectives(compiled: Any) -> list[dict[str, Any]]:
     ]
 
 
-def findings(compiled: Any) -> list[str]:
-    (module,) = hlo.load(compiled)
-    found = hlo.check(module, limits=hlo.Limits(collective=0), only=["private-collective"])
-    return [finding.message for finding in found]
+def findings(compiled: Any) -> dict[str, Any]:
+    """What `bk-hlo lint` says of a program, and its exit code."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(compiled.as_text())
+        file.flush()
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            command = ["lint", file.name, "--only", "private-collective", "--collective-limit", "0"]
+            code = cli.main(command)
+    return {"code": code, "said": said.getvalue()}
 
 
-def on_mesh(name: str, layout: str, sizes: tuple[int, int]) -> dict[str, Any]:
+def on_mesh(
+    name: str, layout: str, sizes: tuple[int, int], *, private_alone: bool = False
+) -> dict[str, Any]:
     """The private and the plain step of a model on a mesh."""
     mesh = make_mesh(*sizes)
     on_data = NamedSharding(mesh, P("data"))
@@ -84,14 +97,16 @@ def on_mesh(name: str, layout: str, sizes: tuple[int, int]) -> dict[str, Any]:
     stats = bk_jax.Stats(on_data, on_data, on_data, whole, whole)
     private = jax.jit(step(model), out_shardings=(whole, places, stats))
     private = private.lower(params, batch, KEY).compile(compiler_options=QUICK)
-    plain = jax.jit(jax.value_and_grad(model.loss), out_shardings=(whole, places))
-    plain = plain.lower(params, batch).compile(compiler_options=QUICK)
-    return {
+    found = {
         "results": flat(private(params, batch, jax.device_put(KEY, whole))),
         "private": collectives(private),
-        "plain": collectives(plain),
         "lint": findings(private),
     }
+    if private_alone:
+        return found
+    plain = jax.jit(jax.value_and_grad(model.loss), out_shardings=(whole, places))
+    plain = plain.lower(params, batch).compile(compiler_options=QUICK)
+    return {**found, "plain": collectives(plain)}
 
 
 def on_one_device(model: Model) -> dict[str, Any]:
@@ -113,27 +128,28 @@ def main(path: str) -> None:
 def others() -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_native, "available", lambda target: False)
-        twins = on_mesh("transformer", "tensor", (2, 4))
+        twins = on_mesh("transformer", "tensor", (2, 4), private_alone=True)
         twin_noise = noise_everywhere()
     return {
         "twins": twins,
         "noise": noise_everywhere(),
         "twin noise": twin_noise,
+        "bad": bad_program(),
         "norms": norms_of_every_cut(),
+        "tied": tied_sums(),
         "microbatches": microbatches(),
         "explicit": explicit(),
         "mapped": mapped(),
         "vmapped": vmapped(),
-        "page": page(),
+        "pages": {name: run_python(ROOT / "docs" / name) for name in RUN_ELSEWHERE},
     }
 
 
-def page() -> int:
-    """Runs the recipes of docs/devices.md, and says how many there are."""
-    text = (Path(__file__).parents[2] / "docs" / "devices.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    exec("\n".join(blocks), {})
-    return len(blocks)
+def bad_program() -> dict[str, Any]:
+    """The calls without their partitioning, so that XLA gathers their operands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "_is_cut", lambda: False)
+        return on_mesh("experts", "data", (8, 1), private_alone=True)
 
 
 def noise_everywhere() -> list[bool]:
@@ -192,6 +208,36 @@ def norms_of_every_cut() -> dict[str, Any]:
                 "upper": np.asarray(upper).tolist(),
                 "collectives": collectives(compiled),
             }
+    return found
+
+
+def tied_sums() -> dict[str, float]:
+    """A tied table's sum of small integers: how far it is from that of one device.
+
+    The positions of the product are cut along model, those of the lookup are not; the table is wanted
+    in pieces along the same axis, along that of the examples, or both.
+    """
+    rng = np.random.default_rng(0)
+    left, right, gradients = (
+        rng.integers(-3, 4, shape).astype("f")
+        for shape in ((8, 1, 4, 32), (8, 1, 4, 16), (8, 4, 16))
+    )
+    ids, factor = rng.integers(0, 32, (8, 4)).astype(np.int32), np.ones(8, np.float32)
+    arrays = (left, right, ids, gradients, factor)
+    rule = partition.Rule((*tied.LABELS, "b"), ("r p",), scatters=True)
+
+    def total(*arrays: jax.Array) -> jax.Array:
+        return partition.partitioned(tied._sum, rule, *arrays)[0]
+
+    one = np.asarray(jax.jit(total)(*arrays))
+    mesh, positions = make_mesh(2, 4), P("data", None, "model")
+    ins = [NamedSharding(mesh, s) for s in (positions, positions, *[P("data")] * 3)]
+    found = {}
+    for wanted in (P("model"), P("data"), P(("data", "model")), P("data", "model")):
+        out = NamedSharding(mesh, wanted)
+        lowered = jax.jit(total, in_shardings=ins, out_shardings=out).lower(*arrays)
+        many = lowered.compile(compiler_options=QUICK)(*map(jax.device_put, arrays, ins))
+        found[str(wanted)] = float(np.abs(np.asarray(many) - one).max())
     return found
 
 

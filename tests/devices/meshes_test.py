@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.documents import ROOT, python_blocks
 from support.process import PACKAGE, TESTS
 from support.tolerance import eps
 
@@ -99,10 +101,50 @@ def test_tensor_parallel_steps_send_norms_besides(found, model):
     assert more == collections.Counter({**norms, ("all-reduce", 1): 2})
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("model", MODELS)
+def test_inner_axes_of_weights_are_cut_as_well(found):
+    """Heads in the middle of a weight, groups inside a stack of layers: nothing is gathered for them."""
+    result = found["stacked"]["tensor"]
+    assert_equal_to_rounding(result["results"], found["stacked"]["one"])
+    private, plain = result["private"], result["plain"]
+    assert {c["kind"] for c in private} == {c["kind"] for c in plain}
+    assert nbytes(private, kind="all-gather") == nbytes(plain, kind="all-gather")
+    sums = [c for c in private if "bk.sum" in c["name"] and c["dims"]]
+    gradients = [len(v) for path, v in found["stacked"]["one"].items() if path.startswith("[1]")]
+    assert nbytes(sums) == sum(gradients)  # a quarter of 4 bytes each
+
+
+def test_products_of_layouts(found):
+    """FSDP of what tensor parallelism left: sums are scattered, norms are one small sum."""
+    result = found["transformer"]["product"]
+    assert_equal_to_rounding(result["results"], found["transformer"]["one"])
+    private, plain = result["private"], result["plain"]
+    assert nbytes(private, kind="all-gather") <= nbytes(plain, kind="all-gather")
+    assert nbytes(private, kind="all-to-all") <= nbytes(plain, kind="all-to-all")
+    sums = [c for c in private if "bk.sum" in c["name"] and c["dims"]]
+    whole = [c for c in sums if c["kind"] != "reduce-scatter"]
+    assert [(c["kind"], c["dims"]) for c in whole] == [("all-reduce", [16])]  # half of a bias
+    norms = [c for c in private if c["ours"] and c not in sums and c["dims"]]
+    assert [(c["kind"], c["dims"]) for c in norms] == [("all-reduce", [2, 2])]
+
+
+ALL = [*((model, layout) for model in MODELS for layout in LAYOUTS)]
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"), [*ALL, ("transformer", "product"), ("stacked", "tensor")]
+)
 def test_lint_has_nothing_to_say(found, model, layout):
-    assert found[model][layout]["lint"] == []
+    assert found[model][layout]["lint"]["code"] == 0, found[model][layout]["lint"]["said"]
+
+
+def test_lint_fails_a_program_that_gathers_examples(found):
+    """The same step, right but not partitioned: activations go to all devices for norms and sums."""
+    bad = found["others"]["bad"]
+    assert_equal_to_rounding(bad["results"], found["experts"]["one"])
+    assert bad["lint"]["code"] == 1
+    for what in ("bk.norm[up]", "bk.sum[down]"):
+        gathers = rf"all-gather .* for .*{re.escape(what)}.*: examples leave their device"
+        assert re.search(gathers, bad["lint"]["said"])
 
 
 def test_twins_are_cut_as_the_custom_calls_are(found):
@@ -149,6 +191,12 @@ def test_positions_of_a_cut_sequence_are_exchanged_not_gathered(found):
     assert max(c["bytes"] for c in sent if c["kind"] == "all-gather") == 4 * 4  # one per example
 
 
+def test_a_tied_table_is_added_up_once_however_it_is_wanted(found):
+    """Only one of the two parts of the sum is spread over the devices that keep the table."""
+    assert len(found["others"]["tied"]) == 4
+    assert set(found["others"]["tied"].values()) == {0.0}
+
+
 def test_microbatches_stay_on_their_devices(found):
     result = found["others"]["microbatches"]
     assert_equal_to_rounding(result["results"], found["experts"]["one"])
@@ -182,7 +230,73 @@ def test_what_shard_map_refuses(found, case, message):
 
 
 def test_the_recipes_of_the_page_run(found):
-    assert found["others"]["page"] == 4
+    blocks = len(python_blocks(ROOT / "docs" / "devices.md"))
+    assert found["others"]["pages"] == {"devices.md": blocks}
+    assert blocks == 4  # a model, and three ways to spread it
+
+
+def ring(collectives: list[Any], devices: int) -> float:
+    """Bytes that one device sends in rings of so many devices, from the bytes of its results."""
+    rounds = {"all-reduce": 2 / devices, "reduce-scatter": 1}  # a part of the array each
+    return sum(rounds[c["kind"]] * (devices - 1) * c["bytes"] for c in collectives)
+
+
+def gradient_bytes(parameters: float, data: int, model: int) -> float:
+    """The page's model of an all-reduce of gradients."""
+    return 8 * (data - 1) / data * parameters / model
+
+
+def norm_bytes(examples: int, data: int, model: int) -> float:
+    """The page's model of the sum of norms."""
+    return 16 * (model - 1) / model * examples / data
+
+
+def parameters(one: dict[str, Any]) -> int:
+    return sum(len(values) for path, values in one.items() if path.startswith("[1]"))
+
+
+def sums_of(collectives: list[Any]) -> list[Any]:
+    """Those of clipped sums; a number that was combined with them is the loss."""
+    return [c for c in collectives if "bk.sum" in c["name"] and c["dims"]]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_pages_model_of_gradients_has_the_bytes_of_the_programs(found, model):
+    """All-reduce: 8 (D-1)/D P; reduce-scatter: half of it."""
+    count = parameters(found[model]["one"])
+    data, fsdp = (found[model][layout]["private"] for layout in ("data", "fsdp"))
+    size = {"transformer": 8, "resnet": 2, "experts": 8}[model]
+    everything = [c for c in data if c["dims"]]
+    assert ring(everything, size) == gradient_bytes(count, size, 1)
+    assert ring(sums_of(fsdp), 4) == gradient_bytes(count, 4, 1) / 2
+
+
+def test_the_pages_model_of_norms_has_the_bytes_of_the_programs(found):
+    """Layers in parts on 2 x 4 devices, of 8 examples."""
+    one, private = found["stacked"]["one"], found["stacked"]["tensor"]["private"]
+    sums = sums_of(private)
+    assert ring(sums, 2) == gradient_bytes(parameters(one), 2, 4)
+    norms = [c for c in private if c["ours"] and c["dims"] and c not in sums]
+    stored = 1  # the groups: few weights, so their gradients are kept
+    assert ring(norms, 4) == (1 + stored) * norm_bytes(8, 2, 4)
+
+
+def test_the_pages_table_of_accelerators_follows_its_model():
+    """7 billion parameters, 4096 examples, at 8, 64 and 1024 accelerators."""
+    text = (ROOT / "docs" / "devices.md").read_text()
+    rows = re.findall(
+        r"^\| (\d+) \| (\d+) x (\d+) \| (.+) GB \| (.+) \| (.+) \|$", text, re.MULTILINE
+    )
+    assert [int(row[0]) for row in rows] == [8, 64, 1024]
+    units = {"": 1, "B": 1, "kB": 1e3}
+    for accelerators, data, model, gradients, norms, share in rows:
+        sizes = int(data), int(model)
+        assert int(accelerators) == sizes[0] * sizes[1]
+        sent, more = gradient_bytes(7e9, *sizes), norm_bytes(4096, *sizes)
+        number, _, unit = norms.partition(" ")
+        assert f"{sent / 1e9:.2g}" == gradients
+        assert float(number) * units[unit] == pytest.approx(more, rel=0.01)
+        assert float(share) == pytest.approx(more / sent, rel=0.05)
 
 
 def test_a_users_own_vmap(found):

@@ -46,6 +46,16 @@ def fsdp(shapes: dict[str, tuple[int, ...]]) -> dict[str, P]:
     return specs
 
 
+def cut_again(spec: P) -> P:
+    """FSDP of what tensor parallelism left whole: the first axis, or the second if that is taken."""
+    if not spec:
+        return P("data")
+    first, *others = spec
+    if first is None:
+        return P("data", *others)
+    return P(first, "data") if others else spec
+
+
 Pin = Callable[[jax.Array], jax.Array]
 
 
@@ -80,6 +90,7 @@ def transformer(pin: Pin = lambda x: x) -> Model:
     }  # fmt: skip
     ids = np.random.default_rng(1).integers(0, VOCABULARY, (B, T)).astype(np.int32)
     layouts = {"data": dict.fromkeys(shapes, WHOLE), "fsdp": fsdp(shapes), "tensor": tensor}
+    layouts["product"] = {name: cut_again(spec) for name, spec in tensor.items()}
     return Model(loss, values(shapes), ids, layouts)
 
 
@@ -137,4 +148,24 @@ def experts(pin: Pin = lambda x: x) -> Model:
     return Model(loss, values(shapes), batch, layouts)
 
 
-MODELS = {"transformer": transformer, "resnet": resnet, "experts": experts}
+def stacked(pin: Pin = lambda x: x) -> Model:
+    """Layers in a scan, weights with several axes, one of the inner ones cut: heads and groups."""
+
+    def layer(x: jax.Array, w: dict[str, jax.Array]) -> tuple[jax.Array, None]:
+        q, k, v = jnp.moveaxis(jnp.einsum("btd,dshk->btshk", x, w["qkv"]), 2, 0)
+        weights = jax.nn.softmax(jnp.einsum("bthk,bshk->bhts", q, k))
+        x = pin(x + jnp.einsum("bhts,bshk,hkd->btd", weights, v, w["out"]))
+        grouped = jnp.einsum("btgc,gce->btge", x.reshape(*x.shape[:2], 4, 4), w["groups"])
+        return pin(x + jnp.tanh(grouped).reshape(x.shape)), None
+
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.square(jax.lax.scan(layer, x, params)[0]))
+
+    shapes = {"qkv": (2, D, 3, 4, 6), "out": (2, 4, 6, D), "groups": (2, 4, 4, 4)}
+    cut = {"qkv": P(None, None, None, "model"), "out": P(None, "model"), "groups": P(None, "model")}
+    batch = np.random.default_rng(1).normal(size=(B, T, D)).astype("f")
+    small = {name: value / 4 for name, value in values(shapes).items()}
+    return Model(loss, small, batch, {"tensor": cut})
+
+
+MODELS = {"transformer": transformer, "resnet": resnet, "experts": experts, "stacked": stacked}

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from support.documents import DOCUMENTS, ROOT, RUN_ELSEWHERE, python_blocks, run_python
 
 
-def python_blocks(path):
-    return re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [d for d in DOCUMENTS if d.name not in RUN_ELSEWHERE], ids=lambda path: path.name
+)
 def test_python_runs_as_it_stands(path):
-    names = {"__name__": path.stem}
-    for block in python_blocks(path):
-        exec(compile(block, str(path), "exec"), names)
+    run_python(path)
+
+
+@pytest.mark.parametrize("name", RUN_ELSEWHERE)
+def test_what_runs_elsewhere_has_a_test_there(name):
+    """A document that needs eight devices: it exists, has Python, and the named test runs it."""
+    (document,) = [d for d in DOCUMENTS if d.name == name]
+    assert python_blocks(document)
+    file, test = RUN_ELSEWHERE[name].split("::")
+    functions = {
+        node.name: ast.unparse(node)
+        for node in ast.parse((ROOT / file).read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert f"'{name}'" in functions[test]
 
 
 def test_the_first_lines_of_the_readme_need_only_the_package():

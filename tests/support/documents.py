@@ -1,0 +1,25 @@
+"""The documents and the Python inside them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+# Documents whose Python needs another process than that of the tests, and the test that runs it.
+RUN_ELSEWHERE = {"devices.md": "tests/devices/meshes_test.py::test_the_recipes_of_the_page_run"}
+
+
+def python_blocks(path: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def run_python(path: Path) -> int:
+    """Runs the Python of a document as it stands, from top to bottom; how many blocks there were."""
+    names = {"__name__": path.stem}
+    blocks = python_blocks(path)
+    for block in blocks:
+        exec(compile(block, str(path), "exec"), names)
+    return len(blocks)
