@@ -41,8 +41,9 @@ class Trainer:
             (jax.device_count(),), ("data",), axis_types=(jax.sharding.AxisType.Auto,)
         )
         self.places = {name: NamedSharding(self.mesh, spec) for name, spec in SPECS.items()}
+        self.rows = NamedSharding(self.mesh, P("data"))
         self.loader = sampling.Loader(
-            DATA, sampling.PoissonSampler.of(PLAN), hosts=sampling.Hosts.of_jax()
+            DATA, sampling.PoissonSampler.of(PLAN), hosts=sampling.Hosts.of_sharding(self.rows)
         )
         grad_fn = bk_jax.dp_value_and_grad(loss_fn, **PLAN.options())
 
@@ -63,7 +64,7 @@ class Trainer:
 
     def take(self, params: Any, step: privacy.Step) -> Any:
         share = self.loader.batch(step.sampling_key)
-        batch = sampling.spread(share, NamedSharding(self.mesh, P("data")))
+        batch = sampling.spread(share, self.rows, self.loader.hosts)
         return self._step(params, batch, step.noise_key)
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -122,9 +123,65 @@ def test_physical_parts_are_as_many_on_every_host():
     assert sum(int((~part.is_padding_example).sum()) for p in parts for part in p) == len(whole)
 
 
+class Device(NamedTuple):
+    id: int
+    process_index: int
+
+
+class Spread:
+    """A sharding of four devices: the process and the row of each."""
+
+    num_devices = 4
+
+    def __init__(self, *places: tuple[int, int]):
+        self.places = places
+
+    def devices_indices_map(self, shape):
+        assert shape == (4,)
+        return {
+            Device(number, process): (slice(row, None),)
+            for number, (process, row) in enumerate(self.places)
+        }
+
+
+def hosts_as(process, sharding, monkeypatch):
+    monkeypatch.setattr(jax, "process_index", lambda: process)
+    return sampling.Hosts.of_sharding(sharding)
+
+
+@pytest.mark.parametrize(
+    ("sharding", "expected"),
+    [
+        (Spread((0, 0), (1, 1), (2, 2), (3, 3)), [(0, 4), (1, 4), (2, 4), (3, 4)]),
+        (Spread((0, 0), (0, 1), (1, 2), (1, 3)), [(0, 2), (1, 2)]),
+        (Spread((0, 0), (1, 0), (2, 2), (3, 2)), [(0, 2), (0, 2), (1, 2), (1, 2)]),
+        (Spread((0, 0), (0, 2), (1, 0), (1, 2)), [(0, 1), (0, 1)]),
+    ],
+    ids=["data over processes", "two devices each", "layers over pairs", "layers over all"],
+)
+def test_processes_with_the_same_rows_are_one_host(sharding, expected, monkeypatch):
+    found = [hosts_as(process, sharding, monkeypatch) for process in range(len(expected))]
+    assert found == [sampling.Hosts(*pair) for pair in expected]
+
+
+def test_a_loader_that_deals_to_hosts_with_the_same_rows_is_refused():
+    sampler = sampling.PoissonSampler(60, 20, 24)
+    share = sampling.Loader(np.arange(60), sampler, hosts=sampling.Hosts(0, 2))
+    with pytest.raises(ValueError, match="devices that share rows would get different examples"):
+        sampling.spread(share.batch(bk_jax.random.key(1)), hosts.Trainer().rows, share.hosts)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (
+            lambda: sampling.Hosts.of_sharding(Spread((0, 0), (0, 1), (1, 1), (1, 2))),
+            "which overlap",
+        ),
+        (
+            lambda: sampling.Hosts.of_sharding(Spread((0, 0), (0, 1), (0, 2), (1, 3))),
+            "not of one size",
+        ),
         (lambda: sampling.Hosts(2, 2), "host 2 of 2: hosts are counted from 0"),
         (lambda: sampling.Hosts(0, 5).rows(24), "5 hosts can not share 24 rows evenly"),
     ],

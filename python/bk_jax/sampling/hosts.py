@@ -1,10 +1,12 @@
 """Hosts: one batch for all processes, of which each loads its share.
 
-    loader = sampling.Loader(data, sampler, hosts=sampling.Hosts.of_jax())
-    batch = sampling.spread(loader.batch(step.sampling_key), NamedSharding(mesh, P("data")))
+    rows = NamedSharding(mesh, P("data"))
+    loader = sampling.Loader(data, sampler, hosts=sampling.Hosts.of_sharding(rows))
+    batch = sampling.spread(loader.batch(step.sampling_key), rows, loader.hosts)
 
 All processes draw the same batch from the same key, so the accounting knows nothing of hosts. The rows
-of a batch are dealt out in turn, and every share is padded to the same size.
+of a batch are dealt out in turn, and every share is padded to the same size. Processes whose devices
+hold the same rows, because the layers are spread over them, are one host here and load the same share.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from bk_jax.sampling.batches import Batch
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """Number `index` of `count` processes that share batches; without arguments: there is one.
+    """Number `index` of `count` hosts that share batches; without arguments: there is one.
 
     >>> Hosts(1, 3).share(np.asarray([10, 20, 30, 40, 50])), Hosts(1, 3).rows(6)
     (array([20, 50]), 2)
@@ -37,9 +39,24 @@ class Hosts:
             raise ValueError(f"host {self.index} of {self.count}: hosts are counted from 0.")
 
     @staticmethod
-    def of_jax() -> Hosts:
-        """This process among those of `jax.distributed`."""
-        return Hosts(jax.process_index(), jax.process_count())
+    def of_sharding(sharding: jax.sharding.Sharding) -> Hosts:
+        """This process among those of `jax.distributed`; processes that hold the same rows are one host.
+
+        Args:
+          sharding: cuts the rows of a batch over devices, such as `NamedSharding(mesh, P("data"))`.
+        """
+        rows: dict[int, set[int]] = {}
+        for device, (own,) in sharding.devices_indices_map((sharding.num_devices,)).items():
+            rows.setdefault(device.process_index, set()).add(own.start or 0)
+        shares = sorted({tuple(sorted(own)) for own in rows.values()})
+        starts = [start for share in shares for start in share]
+        if len(set(map(len, shares))) > 1 or len(starts) != len(set(starts)):
+            raise ValueError(
+                f"the devices of the processes hold {len(shares)} different shares of the rows, which "
+                "overlap or are not of one size. Put the axis of the batch first: "
+                'jax.make_mesh((hosts, ...), ("data", ...)).'
+            )
+        return Hosts(shares.index(tuple(sorted(rows[jax.process_index()]))), len(shares))
 
     def share(self, indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """This host's examples of a batch."""
@@ -58,7 +75,7 @@ class Hosts:
 ONE = Hosts()
 
 
-def spread(batch: Batch, sharding: jax.sharding.Sharding) -> Batch:
+def spread(batch: Batch, sharding: jax.sharding.Sharding, hosts: Hosts) -> Batch:
     """The shares of all hosts as one batch of global arrays.
 
     Args:
@@ -66,7 +83,14 @@ def spread(batch: Batch, sharding: jax.sharding.Sharding) -> Batch:
       sharding: cuts the leading axis over the devices of all hosts, such as `NamedSharding(mesh,
         P("data"))`. The devices of a host must hold neighbouring rows, which is so if the mesh was made
         by `jax.make_mesh` with the axis of the batch first.
+      hosts: those of the loader. If they do not fit the sharding, devices that should hold the same
+        examples would hold different ones: an error.
     """
+    if hosts != (own := Hosts.of_sharding(sharding)):
+        raise ValueError(
+            f"the loader deals to {hosts}, but by the sharding this is {own}: devices that share rows "
+            "would get different examples. Make the loader with hosts=Hosts.of_sharding(sharding)."
+        )
     return jax.tree_util.tree_map(
         lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)), batch
     )

@@ -36,7 +36,7 @@ class Loader:
       physical_batch_size: rows of a physical batch; default: `max_batch_size` of the sampler.
       collate_fn: for data sets, how a list of examples becomes arrays.
       hosts: which of several processes this is; each gets its share of the same batches, and sizes
-        are those of all shares together. `sampling.Hosts.of_jax()` asks JAX.
+        are those of all shares together. `sampling.Hosts.of_sharding` knows.
     """
 
     source: Any
