@@ -12,6 +12,7 @@ hold the same rows, because the layers are spread over them, are one host here a
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -46,7 +47,8 @@ class Hosts:
           sharding: cuts the rows of a batch over devices, such as `NamedSharding(mesh, P("data"))`.
         """
         rows: dict[int, set[int]] = {}
-        for device, (own,) in sharding.devices_indices_map((sharding.num_devices,)).items():
+        places: Mapping[Any, Any] = sharding.devices_indices_map((sharding.num_devices,))
+        for device, (own,) in places.items():
             rows.setdefault(device.process_index, set()).add(own.start or 0)
         shares = sorted({tuple(sorted(own)) for own in rows.values()})
         starts = [start for share in shares for start in share]
