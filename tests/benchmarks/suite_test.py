@@ -114,6 +114,26 @@ def test_every_candidate_runs_between_two_baselines():
     assert "".join(order) == "pab" + "papbp" + "bpap"
 
 
+def test_the_baseline_among_the_candidates_has_no_timer_of_its_own(monkeypatch):
+    made = []
+
+    class Counted(interleaved.Timer):
+        def __init__(self, run, wait):
+            made.append(run)
+            super().__init__(run, wait)
+
+    def plain():
+        return sum(range(1000))
+
+    def other():
+        return sum(range(2000))
+
+    monkeypatch.setattr(interleaved, "Timer", Counted)
+    runs = {"plain": plain, "other": other}
+    assert list(interleaved.compare_all(plain, runs, budget=0.0)) == ["plain", "other"]
+    assert made == [plain, other]
+
+
 def test_ratios_are_medians_over_turns():
     timing = interleaved.summarise([(2.0, 1.0), (3.0, 1.0), (10.0, 1.0)])
     assert timing[:2] == (3.0, 3.0)
