@@ -19,7 +19,7 @@ import numpy as np
 
 Run = Callable[[], Any]
 GROUP = 0.002  # seconds: shorter calls are timed in groups
-SHORT = 0.05  # seconds: shorter calls are warmed up until they do not get faster, which costs nothing
+SHORT = 0.05  # seconds: shorter calls are warmed up until they get no faster; that is cheap
 
 
 class Timing(NamedTuple):
@@ -80,8 +80,8 @@ def compare_all(
 ) -> dict[str, Timing]:
     """Times all candidates for about `budget` seconds together; slow ones have fewer turns.
 
-    The baseline among the candidates is timed as the baseline is. With a timer of its own it had groups of
-    another size, and a small program came out as 0.65 of itself.
+    The baseline among the candidates is timed as the baseline is. With a timer of its own it had groups
+    of another size, and a small program came out as 0.65 of itself.
     """
     base = Timer(baseline, wait)
     timers = {n: base if run is baseline else Timer(run, wait) for n, run in candidates.items()}
