@@ -29,12 +29,6 @@ from bk_jax.noise import add_noise
 from bk_jax.norms import squared_norms
 from devices.networks import MODELS, Model
 
-# Plain loops compile faster than XLA's fusion emitters do, and every program runs once.
-QUICK = {
-    "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_llvm_disable_expensive_passes": True,
-}
 LAYOUTS = {  # layout: sizes of the axes data and model
     "transformer": {"data": (8, 1), "fsdp": (4, 2), "tensor": (2, 4), "product": (4, 2)},
     "resnet": {"data": (2, 1), "fsdp": (4, 1), "tensor": (4, 2)},
@@ -96,7 +90,7 @@ def on_mesh(
     whole = NamedSharding(mesh, P())
     stats = bk_jax.Stats(on_data, on_data, on_data, whole, whole)
     private = jax.jit(step(model), out_shardings=(whole, places, stats))
-    private = private.lower(params, batch, KEY).compile(compiler_options=QUICK)
+    private = private.lower(params, batch, KEY).compile()
     found = {
         "results": flat(private(params, batch, jax.device_put(KEY, whole))),
         "private": collectives(private),
@@ -105,13 +99,13 @@ def on_mesh(
     if private_alone:
         return found
     plain = jax.jit(jax.value_and_grad(model.loss), out_shardings=(whole, places))
-    plain = plain.lower(params, batch).compile(compiler_options=QUICK)
+    plain = plain.lower(params, batch).compile()
     return {**found, "plain": collectives(plain)}
 
 
 def on_one_device(model: Model) -> dict[str, Any]:
     compiled = jax.jit(step(model)).lower(model.params, model.batch, KEY)
-    return flat(compiled.compile(compiler_options=QUICK)(model.params, model.batch, KEY))
+    return flat(compiled.compile()(model.params, model.batch, KEY))
 
 
 def main(path: str) -> None:
@@ -129,10 +123,10 @@ def others() -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_native, "available", lambda target: False)
         twins = on_mesh("transformer", "tensor", (2, 4), private_alone=True)
-        twin_noise = noise_everywhere()
+        twin_noise = noise_everywhere(CUTS[2::3])  # they take long to compile
     return {
         "twins": twins,
-        "noise": noise_everywhere(),
+        "noise": noise_everywhere(CUTS),
         "twin noise": twin_noise,
         "bad": bad_program(),
         "norms": norms_of_every_cut(),
@@ -152,28 +146,30 @@ def bad_program() -> dict[str, Any]:
         return on_mesh("experts", "data", (8, 1), private_alone=True)
 
 
-def noise_everywhere() -> list[bool]:
-    """Whether noise of arrays that are cut in all ways has the bits that it has on one device."""
-    arrays = [np.zeros((8, 16), np.float32), np.zeros(8, np.float32), np.zeros((), np.float32)]
+CUTS = [
+    ((2, 1), P("data")), ((4, 1), P("data")), ((8, 1), P("data")), ((2, 4), P("model")),
+    ((2, 4), P(("data", "model"))), ((2, 4), P(("model", "data"))),
+]  # fmt: skip
+
+
+def noise_everywhere(cuts: list[tuple[tuple[int, int], P]]) -> list[bool]:
+    """Whether noise of arrays that are cut in these ways has the bits that it has on one device."""
+    arrays = [np.zeros(shape, np.float32) for shape in (*[(8, 16)] * 3, (8,), ())]
 
     def draw(arrays: Any) -> Any:
         return add_noise(arrays, KEY, 1.0)
 
-    whole = jax.jit(draw).lower(arrays).compile(compiler_options=QUICK)(arrays)
-    cuts = [
-        ((2, 1), P("data")), ((4, 1), P("data")), ((8, 1), P("data")), ((2, 4), P("model")),
-        ((2, 4), P(("data", "model"))), ((2, 4), P(("model", "data"))),
-    ]  # fmt: skip
+    whole = jax.jit(draw).lower(arrays).compile()(arrays)
     same = []
     for sizes, spec in cuts:
         mesh = make_mesh(*sizes)
-        for first in (spec, P(None, *spec), P("model", "data")):
-            places = [NamedSharding(mesh, s) for s in (first, spec, P())]
-            compiled = jax.jit(draw, out_shardings=places).lower(arrays)
-            parts = compiled.compile(compiler_options=QUICK)
-            assert not collectives(parts), "noise needs nobody else"
-            pairs = zip(whole, parts(arrays), strict=True)
-            same += [np.array_equal(one, many) for one, many in pairs]
+        specs = (spec, P(None, *spec), P("model", "data"), spec, P())
+        places = [NamedSharding(mesh, s) for s in specs]
+        compiled = jax.jit(draw, out_shardings=places).lower(arrays)
+        parts = compiled.compile()
+        assert not collectives(parts), "noise needs nobody else"
+        pairs = zip(whole, parts(arrays), strict=True)
+        same += [np.array_equal(one, many) for one, many in pairs]
     return same
 
 
@@ -200,7 +196,7 @@ def norms_of_every_cut() -> dict[str, Any]:
                 return squared_norms([Dense(block, Operands(a, g), ghost).norms()])[0]
 
             lowered = jax.jit(norms, in_shardings=places).lower(a, g)
-            compiled = lowered.compile(compiler_options=QUICK)
+            compiled = lowered.compile()
             given = [jax.device_put(x, place) for x, place in zip((a, g), places, strict=True)]
             estimate, upper = compiled(*given)
             found[f"{name}, {'ghost' if ghost else 'direct'}"] = {
@@ -236,7 +232,7 @@ def tied_sums() -> dict[str, float]:
     for wanted in (P("model"), P("data"), P(("data", "model")), P("data", "model")):
         out = NamedSharding(mesh, wanted)
         lowered = jax.jit(total, in_shardings=ins, out_shardings=out).lower(*arrays)
-        many = lowered.compile(compiler_options=QUICK)(*map(jax.device_put, arrays, ins))
+        many = lowered.compile()(*map(jax.device_put, arrays, ins))
         found[str(wanted)] = float(np.abs(np.asarray(many) - one).max())
     return found
 
@@ -248,7 +244,7 @@ def microbatches() -> dict[str, Any]:
     batch = jax.tree.map(lambda x: jax.device_put(x, on_data), model.batch)
     params = jax.device_put(model.params, NamedSharding(mesh, P()))
     compiled = jax.jit(step(model, microbatch_size=4)).lower(params, batch, KEY)
-    compiled = compiled.compile(compiler_options=QUICK)
+    compiled = compiled.compile()
     return {"results": flat(compiled(params, batch, KEY)), "private": collectives(compiled)}
 
 
@@ -259,7 +255,7 @@ def explicit() -> dict[str, Any]:
         batch = jax.tree.map(lambda x: jax.device_put(x, P("data")), model.batch)
         params = jax.tree.map(lambda x: jax.device_put(x, P()), model.params)
         compiled = jax.jit(step(model)).lower(params, batch, KEY)
-        compiled = compiled.compile(compiler_options=QUICK)
+        compiled = compiled.compile()
         return {"results": flat(compiled(params, batch, KEY)), "private": collectives(compiled)}
 
 
@@ -287,6 +283,15 @@ def mapped() -> dict[str, Any]:
         )  # fmt: skip
         return jax.jit(inside)(model.params, model.batch, KEY)
 
+    def run_partly() -> Any:
+        """Examples by hand, experts left to XLA."""
+        inside = jax.shard_map(
+            step(model), mesh=mesh, in_specs=(P(), data, P()), out_specs=(P(), P(), stats),
+            axis_names={"data"},
+        )  # fmt: skip
+        params = jax.device_put(model.params, {k: NamedSharding(mesh, s) for k, s in specs.items()})
+        return jax.jit(inside)(params, model.batch, KEY)
+
     def own_key(params: Any, batch: Any, key: Any) -> Any:
         own = jax.random.fold_in(key, jax.lax.axis_index("data"))
         return step(dataclasses.replace(model, loss=loss))(params, batch, own)
@@ -309,6 +314,7 @@ def mapped() -> dict[str, Any]:
     return {
         "results": flat(run(loss)),
         "microbatches": flat(run(loss, microbatch_size=1)),
+        "partly": flat(run_partly()),
         "unchecked": refused(loss, check_vma=False),
         "mixes": refused(lambda params, batch: loss(params, batch, ("data", "model"))),
         "parts": refused(run=run_with_parts),

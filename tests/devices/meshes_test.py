@@ -21,13 +21,21 @@ MODELS = ("transformer", "resnet", "experts")
 LAYOUTS = ("data", "fsdp", "tensor")
 
 
+# Plain loops compile faster than XLA's fusion emitters do, and every program runs once.
+QUICK = [
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_llvm_disable_expensive_passes=true",
+]
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What one process with eight devices found out."""
     path = tmp_path_factory.mktemp("eight") / "found.json"
     program = Path(__file__).with_name("eight.py")
     environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "XLA_FLAGS": " ".join(["--xla_force_host_platform_device_count=8", *QUICK]),
         "JAX_CHECK_TRACER_LEAKS": "0",  # it compiles eager operations at every call
         "PYTHONPATH": os.pathsep.join(map(str, (PACKAGE, TESTS))),
     }
@@ -157,10 +165,10 @@ def test_twins_are_cut_as_the_custom_calls_are(found):
     assert kinds[0] == kinds[1]
 
 
-@pytest.mark.parametrize("which", ["noise", "twin noise"])
-def test_noise_has_the_same_bits_on_any_mesh(found, which):
+@pytest.mark.parametrize(("which", "meshes"), [("noise", 6), ("twin noise", 2)])
+def test_noise_has_the_same_bits_on_any_mesh(found, which, meshes):
     same = found["others"][which]
-    assert len(same) == 6 * 3 * 3
+    assert len(same) == meshes * 5  # arrays
     assert all(same)
 
 
@@ -209,7 +217,7 @@ def test_a_mesh_of_explicit_axes(found):
     assert {c["kind"] for c in result["private"]} == {"all-reduce"}
 
 
-@pytest.mark.parametrize("which", ["results", "microbatches"])
+@pytest.mark.parametrize("which", ["results", "microbatches", "partly"])
 def test_inside_shard_map(found, which):
     """Examples and experts by hand: norms, sums and noise are those of one device."""
     assert_equal_to_rounding(found["others"]["mapped"][which], found["experts"]["one"])
