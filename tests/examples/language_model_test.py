@@ -61,15 +61,6 @@ def windows():
 
 
 @pytest.fixture
-def quick_compiles():
-    """For programs that run once or twice: little optimisation, and no second trace to find leaks."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    with jax.check_tracer_leaks(False):
-        yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.fixture
 def small_texts(monkeypatch):
     monkeypatch.setattr(texts, "topics", lambda: TOPICS)
     monkeypatch.setattr(texts, "modules", lambda: [Path(textwrap.__file__)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from support import studies
 
 from bk_jax import clipped_value_and_grad, sampling
 
@@ -46,6 +46,7 @@ def leaves_of(tree):
     }
 
 
+@pytest.mark.usefixtures("quick_compiles")
 @pytest.mark.parametrize("mode", OPTIONS)
 def test_the_clipped_sum_is_the_one_by_vmap(mode):
     problem = text.problem_of(tiny_classifier(mode), None, tiny_data(1), optax.sgd(1.0))
@@ -67,12 +68,26 @@ def test_the_clipped_sum_is_the_one_by_vmap(mode):
         np.testing.assert_allclose(leaves_of(sums)[path], value, rtol=1e-3, atol=1e-5, err_msg=path)
 
 
+RUN = """
+[run]
+epsilon = 8.0
+delta = 1e-3
+epochs = 0.5
+batch_size = 10
+physical_batch_size = 8
+clip_norm = 1.0
+seed = 0
+rounds = 1
+reports = 1
+"""
+
+
 @pytest.fixture(scope="module")
-def small():
+def small(tmp_path_factory):
     """Settings of a short run, and their plan: finding its noise takes seconds."""
-    settings, _ = study.read_config(ROOT / "configs" / "text_lora.toml")
-    sizes = {"epochs": 0.5, "batch_size": 10, "physical_batch_size": 8}
-    settings = dataclasses.replace(settings, **sizes, reports=1)
+    path = tmp_path_factory.mktemp("small") / "small.toml"
+    path.write_text(RUN)
+    settings, _ = study.read_config(path)
     return settings, settings.plan(40)
 
 
@@ -82,15 +97,22 @@ def _tiny_model_and_data(monkeypatch):
     monkeypatch.setattr(reviews, "load_data", lambda *_: (tiny_data(40), tiny_data(9, seed=1)))
 
 
-@pytest.mark.usefixtures("_tiny_model_and_data")
-@pytest.mark.parametrize("mode", OPTIONS)
+@pytest.mark.usefixtures("_tiny_model_and_data", "quick_compiles")
+@pytest.mark.parametrize("mode", ["full", "lora"])
 def test_private_training_of_a_tiny_encoder(mode, small, tmp_path):
     _, model = study.read_config(ROOT / "configs" / f"text_{mode}.toml")
-    with jax.check_tracer_leaks(False):
-        points = study.Study(text.make_problem(model), *small, tmp_path).run_private()
+    points = study.Study(text.make_problem(model), *small, tmp_path).run_private()
     assert points[-1].step == 2
     assert 0.9 * small[1].epsilon(2) < points[-1].epsilon <= small[0].epsilon
     assert 0 <= points[-1].metrics["accuracy"] <= 1
+
+
+@pytest.mark.usefixtures("_tiny_model_and_data", "quick_compiles")
+def test_the_study_is_complete(tmp_path):
+    """The command line, as a person calls it, with the mode that compiles quickest."""
+    (_, model) = (ROOT / "configs" / "text_bias.toml").read_text().split("[model]")
+    outcomes = studies.run_small(text.main, tmp_path, f"{RUN}\n[model]{model}")
+    studies.assert_complete(outcomes, tmp_path, epsilon=8.0)
 
 
 @pytest.mark.parametrize("mode", ["lora", "bias"])

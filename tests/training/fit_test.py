@@ -68,46 +68,42 @@ def equal(left, right):
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
-def with_offset(params, batch, *, frozen):
+def with_dropout(params, batch, key, *, frozen):
+    keep = jax.random.bernoulli(key, 0.5, batch["x"].shape)
+    batch = {"x": jnp.where(keep, batch["x"], 0), "y": batch["y"]}
     return loss_fn(params | {"b": params["b"] + frozen}, batch)
 
 
-@pytest.mark.parametrize("plan", [PLAN, ANY_SIZE], ids=["one program", "in parts"])
-def test_the_loss_gets_its_further_arguments(tmp_path, plan):
-    options = {"plan": plan, "key": KEY}
-    offset = np.float32(0.5)
-    passed = fit(tmp_path / "a", with_offset, loss_kwargs={"frozen": offset}, **options)
-    closed = fit(tmp_path / "b", lambda p, b: with_offset(p, b, frozen=offset), **options)
-    equal(passed.params, closed.params)
-
-
-def with_dropout(params, batch, key):
-    keep = jax.random.bernoulli(key, 0.5, batch["x"].shape)
-    return loss_fn(params, {"x": jnp.where(keep, batch["x"], 0), "y": batch["y"]})
+OFFSET = np.float32(0.5)
 
 
 def grads_with_dropout(plan):
     """`(params, step) -> grads` by hand: a step's key for the loss comes of its sampling key."""
     grad_fn = bk_jax.dp_value_and_grad(with_dropout, prng_argnum=2, **plan.options())
     loader = sampling.Loader(DATA, sampling.PoissonSampler.of(plan), 4)
-    in_parts = sampling.accumulated(grad_fn)
-    as_one = jax.jit(lambda p, b, k, key: grad_fn(p, b[0], k, key=key, is_padding_example=b[1]))
-    noisy_grad, batch = (
-        (as_one, loader.batch) if plan.max_batch_size else (in_parts, loader.physical_batches)
-    )
+
+    @jax.jit
+    def as_one(params, batch, loss_key, *, key, frozen):
+        examples, padding = batch
+        return grad_fn(
+            params, examples, loss_key, key=key, is_padding_example=padding, frozen=frozen
+        )
+
+    in_parts = (sampling.accumulated(grad_fn), loader.physical_batches)
+    noisy_grad, batch_of = (as_one, loader.batch) if plan.max_batch_size else in_parts
 
     def grads(params, step):
-        loss_key = jax.random.fold_in(step.sampling_key, 2)
-        return noisy_grad(params, batch(step.sampling_key), loss_key, key=step.noise_key)[1]
+        batch, loss_key = batch_of(step.sampling_key), jax.random.fold_in(step.sampling_key, 2)
+        return noisy_grad(params, batch, loss_key, key=step.noise_key, frozen=OFFSET)[1]
 
     return grads
 
 
 @pytest.mark.parametrize("plan", [PLAN, ANY_SIZE], ids=["one program", "in parts"])
-def test_a_loss_with_dropout_gets_a_key_of_its_own_in_every_step(tmp_path, plan):
+def test_the_loss_gets_a_key_of_every_step_and_its_further_arguments(tmp_path, plan):
     plan = dataclasses.replace(plan, steps=2)
     run = {"plan": plan, "key": KEY, "optimizer": optax.sgd(1.0), "prng_argnum": 2}
-    result = fit(tmp_path / "fit", with_dropout, **run)
+    result = fit(tmp_path / "fit", with_dropout, loss_kwargs={"frozen": OFFSET}, **run)
     params, grads = jax.tree.map(np.float32, PARAMS), grads_with_dropout(plan)
     with privacy.open_ledger(tmp_path / "by_hand", plan, key=KEY) as ledger:
         for step in ledger:
