@@ -27,8 +27,8 @@ test-py: setup ## run the Python tests and doctests; make test-py PYTEST="-k cli
 test-oldest: setup ## run the tests of the transform on the oldest JAX that is supported
 	@$(PY) tools/run_tests.py oldest
 
-test-cuda: setup ## compile the kernels for GPUs (needs nvcc); run their tests, gates and lowering tests
-	@BK_JAX_TEST_CUDA=1 $(PY) tools/run_tests.py cpp py --pytest tests/ops/cuda_lowering_test.py
+test-cuda: setup ## what is about GPUs alone: kernels (needs nvcc), their tests, gates and lowering tests
+	@$(PY) tools/run_tests.py cuda
 
 sanitize: setup ## run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	@$(PY) tools/run_tests.py cpp --configs asan ubsan tsan

@@ -7,10 +7,10 @@ holds an `nvcc` that says what is missing.
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
 
-# Headers and libraries for the host compiler.
+# Headers and libraries for the host compiler: those of the runtime only, of the toolkit's thousands.
 cc_library(
     name = "runtime",
-    hdrs = glob(["toolkit/include/**"], allow_empty = True),
+    hdrs = glob(["toolkit/include/*.h", "toolkit/include/crt/*.h"], allow_empty = True),
     includes = ["toolkit/include"],
     linkopts = {linkopts},
 )

@@ -67,9 +67,25 @@ def repo_env() -> list[str]:
     return [f"--repo_env=BK_JAX_PYTHON={sys.executable}"]
 
 
+def nvcc() -> Path | None:
+    """The compiler of the CUDA toolkit that third_party/cuda.bzl finds, if there is one."""
+    folder = os.environ.get("BK_JAX_CUDA_PATH")
+    found = shutil.which("nvcc", path=f"{folder}/bin" if folder else None)
+    return Path(found) if found else None
+
+
+def cuda_left_out() -> str:
+    """Why what needs a CUDA toolkit is not built and not tested; empty if it is."""
+    if os.environ.get("BK_JAX_TEST_CUDA") == "0":
+        return "BK_JAX_TEST_CUDA=0"
+    if nvcc() is None:
+        return "no CUDA toolkit (nvcc on PATH, or the folder BK_JAX_CUDA_PATH)"
+    return ""
+
+
 def cuda_flags() -> list[str]:
-    """The configuration that builds kernels for GPUs, where it is asked for: nvcc takes many minutes."""
-    return ["--config=cuda"] if os.environ.get("BK_JAX_TEST_CUDA") == "1" else []
+    """The configuration that builds kernels for GPUs too, where there is a toolkit."""
+    return [] if cuda_left_out() else ["--config=cuda"]
 
 
 def run(command: str, *arguments: str, startup: Sequence[str] = (), quiet: bool = False) -> Run:

@@ -17,20 +17,23 @@ REGISTERS, WARPS, SHARED_RESERVED = 65536, 64, 1024  # per multiprocessor; share
 
 
 class Gpu(NamedTuple):
-    """A GPU: rates in 1e12 per second (dense), memory in 1e9 bytes per second, shared memory in KB."""
+    """A GPU: rates in 1e12 per second (dense), memory in 1e9 bytes per second, shared memory in KB.
+
+    `fp32` is without tensor cores, a multiply-add counted as two.
+    """
 
     name: str
     architecture: str
     shared: int
     bf16: float
-    tf32: float
+    fp32: float
     memory: float
 
 
 GPUS = (
-    Gpu("A100 SXM 80 GB", "sm_80", 164, 312, 156, 2039),
-    Gpu("H100 SXM", "sm_90", 228, 989, 494, 3350),
-    Gpu("B200", "sm_100", 228, 2250, 1100, 8000),
+    Gpu("A100 SXM 80 GB", "sm_80", 164, 312, 19.5, 2039),
+    Gpu("H100 SXM", "sm_90", 228, 989, 66.9, 3350),
+    Gpu("B200", "sm_100", 228, 2250, 75.0, 8000),
 )
 KERNELS = {  # part of the mangled name: (label, threads of a block)
     r"GhostKernelINS_8BFloat16": ("ghost norm, bf16", 128),
@@ -41,6 +44,15 @@ KERNELS = {  # part of the mangled name: (label, threads of a block)
     r"ScaledRowsKernelIf": ("clipped gemm, f32", 128),
     r"SpreadKernelINS_8BFloat16": ("row norms, bf16", 128),
     r"WeightedSumKernelIf": ("weighted sum, f32", 256),
+    r"ConvTileKernelIf": ("convolution: norm, gradient, sum, f32", 256),
+    r"ConvDepthwiseKernelIf": ("depthwise convolution, f32", 128),
+    r"ColumnsKernelINS_8BFloat16": ("embedding norm, bf16", 128),
+    r"ScatterKernelINS_8BFloat16": ("clipped scatter, bf16", 128),
+    r"SortTilesKernel.*ExampleKeys": ("sort of tokens: tiles", 256),
+    r"MergeRunsKernel": ("sort of tokens: merges", 256),
+    r"TilesKernelINS_8BFloat16.*TiedCrossShape": ("tied cross term, bf16", 256),
+    r"ClipFactorKernelIf": ("clip factor, f32", 128),
+    r"GaussianKernelIf": ("noise, f32", 128),
 }
 
 
@@ -91,9 +103,10 @@ class Work(NamedTuple):
     label: str
     flops: float
     bytes: float
+    tensor_cores: bool = True
 
 
-def works(b: int, t: int, d: int, p: int) -> list[Work]:
+def dense_works(b: int, t: int, d: int, p: int) -> list[Work]:
     """One dense layer; B examples of T positions, weight [d, p]."""
     operands = 2.0 * b * t * (d + p)
     tiles = -(-t // 64)
@@ -107,18 +120,38 @@ def works(b: int, t: int, d: int, p: int) -> list[Work]:
     ]
 
 
-def roofline_table(b: int, t: int, d: int, p: int) -> list[str]:
+def other_works() -> list[Work]:
+    """Calls that are not dense layers, at sizes of GPT2 and of a ResNet."""
+    b, t, p, rows = 16, 1024, 768, 50257
+    g = 2.0 * b * t * p
+    pixels, channels = 56 * 56, 64
+    x = 2.0 * b * pixels * channels
+    product = 2.0 * b * pixels * 9 * channels * channels
+    values = 1.0e8
+    return [
+        Work("embedding norm, B, T, p = 16, 1024, 768", b * t * p * 2.0, g, False),
+        Work("clipped scatter into 50257 rows", b * t * p * 2.0, g + 8.0 * rows * p, False),
+        Work("tied cross term, T = S = 1024", 2.0 * b * t * t * p, 2 * g, False),
+        Work("conv norm, 16 images of 56 x 56, 64 to 64 channels, 3 x 3", product, 2 * x, False),
+        # 20 rounds of 48 operations and 16 additions for 16 words; the normals are not counted.
+        Work("noise, 1e8 values of f32", values * (20 * 48 + 16) / 16, 8 * values, False),
+    ]
+
+
+def roofline_table(works: list[Work]) -> list[str]:
     head = (
         "| operation | Gflop | MB | "
         + " | ".join(f"{gpu.name}: us, bound by" for gpu in GPUS)
         + " |"
     )
     rows = [head, "|---" * (len(GPUS) + 3) + "|"]
-    for work in works(b, t, d, p):
+    for work in works:
         cells = []
         for gpu in GPUS:
-            arithmetic, memory = work.flops / gpu.bf16 / 1e6, work.bytes / gpu.memory / 1e3
-            name = "tensor cores" if arithmetic > memory else "memory"
+            rate = gpu.bf16 if work.tensor_cores else gpu.fp32
+            arithmetic, memory = work.flops / rate / 1e6, work.bytes / gpu.memory / 1e3
+            unit = "tensor cores" if work.tensor_cores else "arithmetic"
+            name = unit if arithmetic > memory else "memory"
             cells.append(f"{max(arithmetic, memory):.0f}, {name}")
         rows.append(
             f"| {work.label} | {work.flops / 1e9:.1f} | {work.bytes / 1e6:.0f} | "
@@ -132,7 +165,9 @@ def main() -> None:
     print("\n".join(occupancy_table()))
     for shape in ((16, 100, 768, 3072), (16, 1024, 768, 3072)):
         print("\nB, T, d, p = {}, {}, {}, {}:\n".format(*shape))
-        print("\n".join(roofline_table(*shape)))
+        print("\n".join(roofline_table(dense_works(*shape))))
+    print("\nOther calls, bf16 operands, without tensor cores:\n")
+    print("\n".join(roofline_table(other_works())))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python tools/run_tests.py cpp py oldest [--pytest arguments for pytest]
 
 `cpp`: GoogleTest; `py`: pytest; `oldest`: the transform's tests again, on the oldest JAX.
+Where there is a CUDA toolkit `cpp` and `py` hold what needs one; `cuda` is that alone.
 Every suite runs even if another one fails. A target that does not build counts as a failed test.
 """
 
@@ -23,6 +24,16 @@ import oldest_jax
 # Tests mostly trace and compile, on one core each: two processes take half the time of one. Each
 # costs a start of JAX and its memory, so there are not more than eight.
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
+# All about GPUs: kernels, handlers, the module, their tests, emulated and not.
+CUDA_TARGETS = (
+    "//custom_calls/cuda/...",
+    "//tests/cuda_on_cpu/...",
+    "//tests/custom_calls/cuda/...",
+    "//tests/xla_plugin:cuda_handlers_test",
+    "//benchmarks/gpu/...",
+)
+CUDA_PYTEST = "tests/ops/cuda_lowering_test.py"
+CUDA_NEEDED = "kernels compiled by nvcc, gates on their code, handlers and lowering for GPUs"
 
 
 @dataclass(frozen=True)
@@ -55,15 +66,16 @@ def count_cases(log: Path) -> Count:
 
 def run_cpp(config: str | None = None) -> Count:
     """Builds everything and runs every GoogleTest; or, with a configuration, the tests alone."""
-    flags = ["--keep_going"]
     if config is None:
-        flags += bazel.cuda_flags()
-    else:
-        print(f"C++ tests under {config}:", flush=True)
-        # An output folder of its own: the ordinary build stays as it is, and so does bazel-bin.
-        flags += [f"--config={config}", f"--platform_suffix={config}"]
-        flags += ["--symlink_prefix=/", "--build_tests_only"]
-    result = bazel.run("test", *flags, "//...")
+        return _run_bazel(*bazel.cuda_flags(), "//...")
+    print(f"C++ tests under {config}:", flush=True)
+    # An output folder of its own: the ordinary build stays as it is, and so does bazel-bin.
+    flags = [f"--config={config}", f"--platform_suffix={config}", "--symlink_prefix=/"]
+    return _run_bazel(*flags, "--build_tests_only", "//...")
+
+
+def _run_bazel(*arguments: str) -> Count:
+    result = bazel.run("test", "--keep_going", *arguments)
     logs = [log for _, log in result.test_logs()]
     total = sum((count_cases(log) for log in logs), Count(failed=len(result.broken())))
     if result.exit_code != 0 and total.failed == 0:
@@ -73,11 +85,22 @@ def run_cpp(config: str | None = None) -> Count:
 
 def run_py(arguments: list[str]) -> Count:
     """Runs pytest, doctests included, with JAX's check for leaked tracers."""
+    total = Count() if bazel.cuda_left_out() else _place_cuda_module()
     environment = {"JAX_CHECK_TRACER_LEAKS": "1"} | os.environ
-    if bazel.cuda_flags():  # for the tests that lower programs for GPUs
-        tool = [sys.executable, "tools/build_native.py", "--cuda", "--into", "python/bk_jax"]
-        subprocess.run(tool, cwd=bazel.ROOT, check=False)
-    return _run_pytest([sys.executable, "-m", "pytest", *arguments], environment)
+    return total + _run_pytest([sys.executable, "-m", "pytest", *arguments], environment)
+
+
+def _place_cuda_module() -> Count:
+    """Builds `bk_jax._cuda`, without which the tests of lowering for GPUs are skipped."""
+    tool = [sys.executable, "tools/build_native.py", "--cuda", "--into", "python/bk_jax"]
+    return Count(failed=int(subprocess.run(tool, cwd=bazel.ROOT, check=False).returncode != 0))
+
+
+def run_cuda() -> Count:
+    """All that is about GPUs, and nothing else."""
+    if bazel.cuda_left_out():
+        return Count(failed=1)  # the line that says why is printed already
+    return _run_bazel("--config=cuda", *CUDA_TARGETS) + run_py([CUDA_PYTEST])
 
 
 def run_oldest() -> Count:
@@ -102,13 +125,23 @@ def _run_pytest(command: list[str], environment: dict[str, str]) -> Count:
     return total
 
 
+def say_what_is_left_out() -> None:
+    """One line where there is no CUDA toolkit, or where it is not to be used."""
+    if reason := bazel.cuda_left_out():
+        print(f"{reason}; left out: {CUDA_NEEDED}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("suites", nargs="+", choices=["cpp", "py", "oldest"])
+    parser.add_argument("suites", nargs="+", choices=["cpp", "py", "oldest", "cuda"])
     parser.add_argument("--configs", nargs="+", default=[None], help="of Bazel, for the C++ tests")
     parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="pytest arguments")
     arguments = parser.parse_args()
+    if arguments.configs == [None] and arguments.suites != ["oldest"]:
+        say_what_is_left_out()
     total = Count()
+    if "cuda" in arguments.suites:
+        total += run_cuda()
     if "cpp" in arguments.suites:
         total += sum((run_cpp(config) for config in arguments.configs), Count())
     if "py" in arguments.suites:

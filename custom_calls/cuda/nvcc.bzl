@@ -33,6 +33,13 @@ _FLAGS = [
     "-gencode=arch=compute_{a},code=compute_{a}".format(a = _ARCHITECTURES[-1]),
 ]
 
+# Every load and store of emulated kernels calls tests/cuda_on_cpu/callbacks.cc: checks of bounds and of races.
+EMULATED_COPTS = [
+    "-fsanitize=thread",
+    "-ffp-contract=off",
+    "-Wno-unknown-pragmas",
+]
+
 ONLY_WITH_CUDA = select({
     "//custom_calls/cuda:enabled": [],
     "//conditions:default": ["@platforms//:incompatible"],
@@ -75,16 +82,8 @@ def cuda_kernel(name):
         name = name + "_emulated",
         testonly = 1,
         srcs = ["emulated/%s.cc" % name],
-        # Every load and store calls tests/cuda_on_cpu/callbacks.cc: checks of bounds and of races.
-        copts = [
-            "-fsanitize=thread",
-            "-ffp-contract=off",
-            "-Wno-unknown-pragmas",
-        ],
+        copts = EMULATED_COPTS,
         tags = ["no_sanitizer"],
-        textual_hdrs = [
-            name + ".cu",
-            "//custom_calls/cuda:device_headers",
-        ],
-        deps = ["//tests/cuda_on_cpu:emulator"],
+        textual_hdrs = [name + ".cu"],
+        deps = ["//custom_calls/cuda:emulated_headers"],
     )

@@ -40,6 +40,25 @@ def calls(text, target):
     return re.findall(rf"stablehlo\.custom_call @{target}\(.*", text)
 
 
+WITHOUT_WORKSPACE = {"bk_chacha_bits", "bk_clip_factor", "bk_gaussian", "bk_weighted_sum"}
+ALIASED = {
+    "bk_clipped_gemm_add": 3,
+    "bk_clipped_scatter": 3,
+    "bk_gaussian": 0,
+}  # operand of result 0
+
+
+def check_form(line):
+    """Arrays are row-major, the workspace is the last result, sums and noise are written in place."""
+    target = re.search(r"@(\w+)", line).group(1)
+    layouts = re.findall(r"dense<\[([\d, ]+)\]> : tensor<\d+xindex>", line)
+    for layout in (text.split(", ") for text in layouts):
+        assert layout == sorted(layout, reverse=True), line
+    assert line.rstrip().endswith("xui8>)") == (target not in WITHOUT_WORKSPACE), line
+    aliases = re.findall(r"operand_index = (\d+)", line)
+    assert aliases == ([str(ALIASED[target])] if target in ALIASED else []), line
+
+
 def test_the_module_loads_without_a_driver_and_says_what_is_missing(cuda):
     assert cuda.module is not None
     assert set(cuda.targets) <= set(_native.TARGETS)
@@ -81,7 +100,7 @@ def test_clip_factor_has_its_attribute_and_no_workspace():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
-def test_a_step_of_gpt2_holds_our_calls_only(cuda, dtype):
+def test_a_step_of_gpt2_holds_our_calls_in_the_form_that_handlers_want(cuda, dtype):
     """The whole step lowers for CUDA; every call in it is one that has a handler there."""
     model = gpt2_plain()
     params = jax.tree.map(lambda x: jnp.asarray(x, dtype), model.args[0])
@@ -91,8 +110,10 @@ def test_a_step_of_gpt2_holds_our_calls_only(cuda, dtype):
         return grad_fn(params, batch, key=key)
 
     text = lowered(step, params, jnp.asarray(model.args[1]), jax.random.key(0))
-    found = set(re.findall(r"custom_call @(bk_\w+)", text))
+    lines = calls(text, r"bk_\w+")
+    for line in lines:
+        check_form(line)
+    found = {re.search(r"@(\w+)", line).group(1) for line in lines}
     assert found <= set(cuda.targets)
-    dense = {"bk_clip_factor", "bk_clipped_gemm"}
-    assert dense <= found
+    assert found >= {"bk_clip_factor", "bk_clipped_gemm", "bk_clipped_scatter", "bk_gaussian"}
     assert found & {"bk_ghost_norm", "bk_direct_norm", "bk_per_sample_grad"}

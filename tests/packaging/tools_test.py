@@ -72,6 +72,47 @@ def test_bazel_that_is_missing_is_an_error_that_says_what_to_do(monkeypatch: pyt
         bazel.run("build")
 
 
+def make_nvcc(folder: Path) -> Path:
+    program = folder / "bin" / "nvcc"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    return program
+
+
+def test_cuda_is_built_where_nvcc_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """By the same rules as third_party/cuda.bzl."""
+    monkeypatch.delenv("BK_JAX_TEST_CUDA", raising=False)
+    monkeypatch.delenv("BK_JAX_CUDA_PATH", raising=False)
+    on_path, named = make_nvcc(tmp_path / "on_path"), make_nvcc(tmp_path / "named")
+    monkeypatch.setenv("PATH", str(on_path.parent))
+    assert bazel.nvcc() == on_path
+    assert bazel.cuda_flags() == ["--config=cuda"]
+    monkeypatch.setenv("BK_JAX_CUDA_PATH", str(tmp_path / "named"))
+    assert bazel.nvcc() == named
+    monkeypatch.setenv("BK_JAX_CUDA_PATH", str(tmp_path))
+    assert bazel.nvcc() is None
+    assert bazel.cuda_flags() == []
+
+
+def test_one_line_says_what_is_left_out_without_cuda(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.delenv("BK_JAX_TEST_CUDA", raising=False)
+    monkeypatch.setenv("BK_JAX_CUDA_PATH", str(tmp_path))
+    run_tests.say_what_is_left_out()
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("no CUDA toolkit (nvcc on PATH")
+    assert "left out: kernels compiled by nvcc" in line
+    assert run_tests.run_cuda() == Count(failed=1)
+    monkeypatch.setenv("BK_JAX_TEST_CUDA", "0")
+    run_tests.say_what_is_left_out()
+    assert capsys.readouterr().out.startswith("BK_JAX_TEST_CUDA=0; left out")
+    make_nvcc(tmp_path)
+    monkeypatch.delenv("BK_JAX_TEST_CUDA")
+    run_tests.say_what_is_left_out()
+    assert capsys.readouterr().out == ""
+
+
 def test_native_module_is_replaced_only_when_it_changed(tmp_path: Path):
     built, package = tmp_path / "_cpu.so", tmp_path / "package"
     built.write_bytes(b"one")

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "custom_calls/parallel.h"
 #include "gtest/gtest.h"
 #include "tests/xla_plugin/buffers.h"
@@ -83,20 +84,23 @@ class CudaHandlersTest : public testing::Test {
 
 TEST_F(CudaHandlersTest, Norms) {
   Device workspace(ffi::U8, {Workspace("bk_ghost_norm", false)}, "workspace");
-  ASSERT_TRUE(RunGhostNorm(serial_, a_, g_, cpu_norm_, cpu_upper_).ok());
-  ASSERT_TRUE(RunGhostNormCuda(nullptr, a_, g_, norm_, upper_, workspace).ok());
+  ASSERT_EQ(RunGhostNorm(serial_, a_, g_, cpu_norm_, cpu_upper_),
+            absl::OkStatus());
+  ASSERT_EQ(RunGhostNormCuda(nullptr, a_, g_, norm_, upper_, workspace),
+            absl::OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 
   Device direct(ffi::U8, {Workspace("bk_direct_norm", false)}, "workspace");
-  ASSERT_TRUE(RunDirectNormCuda(nullptr, a_, g_, norm_, upper_, direct).ok());
+  ASSERT_EQ(RunDirectNormCuda(nullptr, a_, g_, norm_, upper_, direct),
+            absl::OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 
   Device stored(ffi::U8, {Workspace("bk_per_sample_grad", false)}, "workspace");
   Device grad(kF32, {2, 1, 4, 5}), cpu_grad(kF32, {2, 1, 4, 5});
-  ASSERT_TRUE(
-      RunPerSampleGrad(serial_, a_, g_, cpu_grad, cpu_norm_, cpu_upper_).ok());
-  ASSERT_TRUE(
-      RunPerSampleGradCuda(nullptr, a_, g_, grad, norm_, upper_, stored).ok());
+  ASSERT_EQ(RunPerSampleGrad(serial_, a_, g_, cpu_grad, cpu_norm_, cpu_upper_),
+            absl::OkStatus());
+  ASSERT_EQ(RunPerSampleGradCuda(nullptr, a_, g_, grad, norm_, upper_, stored),
+            absl::OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
   EXPECT_EQ(grad.values(), cpu_grad.values());
 }
@@ -104,20 +108,21 @@ TEST_F(CudaHandlersTest, Norms) {
 TEST_F(CudaHandlersTest, Sums) {
   Device workspace(ffi::U8, {Workspace("bk_clipped_gemm", true)}, "workspace");
   Device sum(kF32, {4, 5}), cpu_sum(kF32, {4, 5});
-  ASSERT_TRUE(RunClippedGemm(serial_, a_, factor_, g_, cpu_sum).ok());
-  ASSERT_TRUE(
-      RunClippedGemmCuda(nullptr, a_, factor_, g_, sum, workspace).ok());
+  ASSERT_EQ(RunClippedGemm(serial_, a_, factor_, g_, cpu_sum),
+            absl::OkStatus());
+  ASSERT_EQ(RunClippedGemmCuda(nullptr, a_, factor_, g_, sum, workspace),
+            absl::OkStatus());
   EXPECT_EQ(sum.values(), cpu_sum.values());
-  ASSERT_TRUE(
-      RunClippedGemmAddCuda(nullptr, a_, factor_, g_, sum, sum, workspace)
-          .ok());
+  ASSERT_EQ(
+      RunClippedGemmAddCuda(nullptr, a_, factor_, g_, sum, sum, workspace),
+      absl::OkStatus());
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(sum.values()[i], 2 * cpu_sum.values()[i]);
   }
   Device x(kF32, {2, 7}), out(kF32, {7}), cpu_out(kF32, {7});
   x.Fill(4);
-  ASSERT_TRUE(RunWeightedSum(serial_, factor_, x, cpu_out).ok());
-  ASSERT_TRUE(RunWeightedSumCuda(nullptr, factor_, x, out).ok());
+  ASSERT_EQ(RunWeightedSum(serial_, factor_, x, cpu_out), absl::OkStatus());
+  ASSERT_EQ(RunWeightedSumCuda(nullptr, factor_, x, out), absl::OkStatus());
   EXPECT_EQ(out.values(), cpu_out.values());
 }
 
@@ -127,9 +132,9 @@ TEST_F(CudaHandlersTest, ClipFactors) {
   clip_norm.data<float>()[0] = 2.5f;
   padding.data<bool>()[0] = false;
   padding.data<bool>()[1] = true;
-  ASSERT_TRUE(RunClipFactorCuda(nullptr, "abadi", squares, clip_norm, padding,
-                                norm_, upper_)
-                  .ok());
+  ASSERT_EQ(RunClipFactorCuda(nullptr, "abadi", squares, clip_norm, padding,
+                              norm_, upper_),
+            absl::OkStatus());
   EXPECT_EQ(norm_.values(), std::vector<float>({0.5, 0}));
   EXPECT_EQ(upper_.values(), std::vector<float>({5, 5}));
 }
@@ -149,6 +154,46 @@ TEST_F(CudaHandlersTest, ErrorsNameOperationAndOperand) {
       testing::HasSubstr("bk_clipped_gemm: "));
 }
 
+TEST_F(CudaHandlersTest, ErrorsOfLaunchesNameOperationFileAndLine) {
+  TestBuffer nowhere(kF32, {6, 4});  // of which the emulated device has no part
+  Device workspace(ffi::U8, {Workspace("bk_ghost_norm", false)}, "workspace");
+  const auto status =
+      RunGhostNormCuda(nullptr, nowhere, g_, norm_, upper_, workspace);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              testing::ContainsRegex("bk_ghost_norm: CUDA error 719 .*at "
+                                     ".*ghost_norm_cuda.cc:[0-9]+"));
+}
+
+// What a handler says of itself when XLA asks for it.
+XLA_FFI_Handler_Traits TraitsOf(XLA_FFI_Handler* handler) {
+  XLA_FFI_Metadata metadata = {};
+  metadata.struct_size = XLA_FFI_Metadata_STRUCT_SIZE;
+  metadata.api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
+  XLA_FFI_Metadata_Extension extension = {};
+  extension.extension_base.struct_size = XLA_FFI_Metadata_Extension_STRUCT_SIZE;
+  extension.extension_base.type = XLA_FFI_Extension_Metadata;
+  extension.metadata = &metadata;
+  XLA_FFI_CallFrame frame = {};
+  frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
+  frame.extension_start = &extension.extension_base;
+  EXPECT_EQ(handler(&frame), nullptr);
+  return metadata.traits;
+}
+
+TEST(CudaHandlerTraitsTest, EveryHandlerMayBeRecordedIntoACommandBuffer) {
+  XLA_FFI_Handler* const handlers[] = {
+      BkGhostNormCuda,   BkDirectNormCuda,    BkPerSampleGradCuda,
+      BkClipFactorCuda,  BkClippedGemmCuda,   BkClippedGemmAddCuda,
+      BkWeightedSumCuda, BkEmbeddingNormCuda, BkClippedScatterCuda,
+      BkTiedCrossCuda,   BkConvNormCuda,      BkConvGradCuda,
+      BkConvSumCuda,     BkGaussianCuda,      BkChachaBitsCuda};
+  for (XLA_FFI_Handler* handler : handlers) {
+    EXPECT_EQ(TraitsOf(handler),
+              XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE);
+  }
+}
+
 // ids [2, 3] with one token that is not read, g [2, 3, 5] and a table [4, 5].
 class CudaLookupTest : public CudaHandlersTest {
  protected:
@@ -163,11 +208,11 @@ class CudaLookupTest : public CudaHandlersTest {
 TEST_F(CudaLookupTest, Norms) {
   Device workspace(ffi::U8, {WorkspaceBytes("bk_embedding_norm",
                                             {{{2, 3}, {2, 3, 5}}, 4, {}})});
-  ASSERT_TRUE(
-      RunEmbeddingNorm(serial_, ids_, grads_, cpu_norm_, cpu_upper_).ok());
-  ASSERT_TRUE(
-      RunEmbeddingNormCuda(nullptr, ids_, grads_, norm_, upper_, workspace)
-          .ok());
+  ASSERT_EQ(RunEmbeddingNorm(serial_, ids_, grads_, cpu_norm_, cpu_upper_),
+            absl::OkStatus());
+  ASSERT_EQ(
+      RunEmbeddingNormCuda(nullptr, ids_, grads_, norm_, upper_, workspace),
+      absl::OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 }
 
@@ -176,12 +221,12 @@ TEST_F(CudaLookupTest, Sums) {
                    {WorkspaceBytes("bk_clipped_scatter",
                                    {{{2, 3}, {2}, {2, 3, 5}, {4, 5}}, 4, {}})});
   Device sum(kF32, {4, 5}), cpu_sum(kF32, {4, 5});
-  ASSERT_TRUE(RunClippedScatter(serial_, ids_, factor_, grads_, cpu_sum.Fill(6),
-                                cpu_sum)
-                  .ok());
-  ASSERT_TRUE(RunClippedScatterCuda(nullptr, ids_, factor_, grads_, sum.Fill(6),
-                                    sum, workspace)
-                  .ok());
+  ASSERT_EQ(RunClippedScatter(serial_, ids_, factor_, grads_, cpu_sum.Fill(6),
+                              cpu_sum),
+            absl::OkStatus());
+  ASSERT_EQ(RunClippedScatterCuda(nullptr, ids_, factor_, grads_, sum.Fill(6),
+                                  sum, workspace),
+            absl::OkStatus());
   EXPECT_EQ(sum.values(), cpu_sum.values());
 }
 
@@ -190,11 +235,11 @@ TEST_F(CudaLookupTest, TiedCrossTerms) {
       ffi::U8,
       {WorkspaceBytes("bk_tied_cross",
                       {{{2, 3, 4}, {2, 3, 5}, {2, 3}, {2, 3, 5}}, 4, {}})});
-  ASSERT_TRUE(
-      RunTiedCross(serial_, a_, g_, ids_, grads_, cpu_norm_, cpu_upper_).ok());
-  ASSERT_TRUE(
-      RunTiedCrossCuda(nullptr, a_, g_, ids_, grads_, norm_, upper_, workspace)
-          .ok());
+  ASSERT_EQ(RunTiedCross(serial_, a_, g_, ids_, grads_, cpu_norm_, cpu_upper_),
+            absl::OkStatus());
+  ASSERT_EQ(
+      RunTiedCrossCuda(nullptr, a_, g_, ids_, grads_, norm_, upper_, workspace),
+      absl::OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 }
 
@@ -206,11 +251,11 @@ TEST_F(CudaHandlersTest, Noise) {
   NoiseStream stream = {};
   stream.stream = 2;
   stream.domain = kNoiseDomain;
-  ASSERT_TRUE(
-      RunGaussian(serial_, stream, {6, 11}, a_, key, stddev, start, cpu_out)
-          .ok());
-  ASSERT_TRUE(
-      RunGaussianCuda(nullptr, 2, {6, 11}, a_, key, stddev, start, out).ok());
+  ASSERT_EQ(
+      RunGaussian(serial_, stream, {6, 11}, a_, key, stddev, start, cpu_out),
+      absl::OkStatus());
+  ASSERT_EQ(RunGaussianCuda(nullptr, 2, {6, 11}, a_, key, stddev, start, out),
+            absl::OkStatus());
   EXPECT_EQ(out.values(), cpu_out.values());
   const auto status =
       RunGaussianCuda(nullptr, 2, {6, 3}, a_, key, stddev, start, out);
@@ -218,30 +263,35 @@ TEST_F(CudaHandlersTest, Noise) {
               testing::HasSubstr("bk_gaussian: start: expected a block"));
 
   Device words(ffi::U32, {9}), cpu_words(ffi::U32, {9});
-  ASSERT_TRUE(RunChachaBits(serial_, stream, key, cpu_words).ok());
-  ASSERT_TRUE(RunChachaBitsCuda(nullptr, 2, kNoiseDomain, key, words).ok());
+  ASSERT_EQ(RunChachaBits(serial_, stream, key, cpu_words), absl::OkStatus());
+  ASSERT_EQ(RunChachaBitsCuda(nullptr, 2, kNoiseDomain, key, words),
+            absl::OkStatus());
   EXPECT_TRUE(std::equal(words.data<uint32_t>(), words.data<uint32_t>() + 9,
                          cpu_words.data<uint32_t>()));
 }
 
 // Attributes of a convolution [2, 3] with every other column, in two groups.
+// XLA sorts them by name, and a dictionary counts on it.
 class ConvAttributes {
  public:
   ConvAttributes() {
-    for (int i = 0; i < 5; ++i) {
-      arrays_[i] = {XLA_FFI_DataType_S64, 3, lists_[i]};
-      Add(kLists[i], XLA_FFI_AttrType_ARRAY, &arrays_[i]);
-    }
-    Add("groups", XLA_FFI_AttrType_SCALAR, &scalar_);
+    AddList("dilation", dilation_);
     Add("form", XLA_FFI_AttrType_STRING, &form_);
+    Add("groups", XLA_FFI_AttrType_SCALAR, &scalar_);
+    AddList("input_dilation", input_dilation_);
+    AddList("kernel", kernel_);
+    AddList("low", low_);
+    AddList("stride", stride_);
     attrs_ = {XLA_FFI_Attrs_STRUCT_SIZE, nullptr,       7, types_.data(),
               name_list_.data(),         values_.data()};
   }
   ffi::Dictionary dictionary() const { return ffi::Dictionary(&attrs_); }
 
  private:
-  static constexpr const char* kLists[] = {"kernel", "stride", "low",
-                                           "input_dilation", "dilation"};
+  void AddList(const char* name, int64_t (&list)[3]) {
+    arrays_.push_back({XLA_FFI_DataType_S64, 3, list});
+    Add(name, XLA_FFI_AttrType_ARRAY, &arrays_.back());
+  }
   void Add(const char* name, XLA_FFI_AttrType type, void* value) {
     names_.push_back({name, std::string_view(name).size()});
     types_.push_back(type);
@@ -249,10 +299,10 @@ class ConvAttributes {
     name_list_.clear();
     for (XLA_FFI_ByteSpan& span : names_) name_list_.push_back(&span);
   }
-  int64_t lists_[5][3] = {
-      {1, 2, 3}, {1, 1, 2}, {0, 0, 1}, {1, 1, 1}, {1, 1, 1}};
+  int64_t dilation_[3] = {1, 1, 1}, input_dilation_[3] = {1, 1, 1};
+  int64_t kernel_[3] = {1, 2, 3}, low_[3] = {0, 0, 1}, stride_[3] = {1, 1, 2};
   int64_t groups_ = 2;
-  XLA_FFI_Array arrays_[5];
+  std::deque<XLA_FFI_Array> arrays_;
   XLA_FFI_Scalar scalar_ = {XLA_FFI_DataType_S64, &groups_};
   XLA_FFI_ByteSpan form_ = {"direct", 6};
   std::deque<XLA_FFI_ByteSpan> names_;
@@ -275,21 +325,23 @@ TEST_F(CudaHandlersTest, Convolutions) {
   Device work(ffi::U8,
               {WorkspaceBytes("bk_conv_grad", {{x_dims, y_dims}, 4, lists})});
   Device grad(kF32, {2, 1, 2, 3, 1, 4}), cpu_grad(kF32, {2, 1, 2, 3, 1, 4});
-  ASSERT_TRUE(
-      RunConvGrad(serial_, window, x, y, cpu_grad, cpu_norm_, cpu_upper_).ok());
-  ASSERT_TRUE(
-      RunConvGradCuda(nullptr, window, x, y, grad, norm_, upper_, work).ok());
+  ASSERT_EQ(RunConvGrad(serial_, window, x, y, cpu_grad, cpu_norm_, cpu_upper_),
+            absl::OkStatus());
+  ASSERT_EQ(RunConvGradCuda(nullptr, window, x, y, grad, norm_, upper_, work),
+            absl::OkStatus());
   EXPECT_EQ(grad.values(), cpu_grad.values());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
-  ASSERT_TRUE(RunConvNormCuda(nullptr, window, x, y, norm_, upper_, work).ok());
+  ASSERT_EQ(RunConvNormCuda(nullptr, window, x, y, norm_, upper_, work),
+            absl::OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 
   Device sum_work(ffi::U8, {WorkspaceBytes("bk_conv_sum",
                                            {{x_dims, {2}, y_dims}, 4, lists})});
   Device sum(kF32, {2, 3, 1, 4}), cpu_sum(kF32, {2, 3, 1, 4});
-  ASSERT_TRUE(RunConvSum(serial_, window, x, factor_, y, cpu_sum).ok());
-  ASSERT_TRUE(
-      RunConvSumCuda(nullptr, window, x, factor_, y, sum, sum_work).ok());
+  ASSERT_EQ(RunConvSum(serial_, window, x, factor_, y, cpu_sum),
+            absl::OkStatus());
+  ASSERT_EQ(RunConvSumCuda(nullptr, window, x, factor_, y, sum, sum_work),
+            absl::OkStatus());
   EXPECT_EQ(sum.values(), cpu_sum.values());
 }
 

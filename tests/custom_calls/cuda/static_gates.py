@@ -3,10 +3,12 @@
     bazel test --config=cuda //tests/custom_calls/cuda:static_gates
 
     ptxas      no spills, no stack, at most 255 registers and 48 KB of shared memory
-    SASS       no atomic operation on floating-point numbers; tensor cores in the dense kernels
+    SASS       no atomic operation, so every sum has one order; tensor cores in the dense kernels
+    archives   launchers and handlers neither wait for the device nor allocate
 
-The arguments are the files that nvcc made: `*.resources.txt`, and archives `*.a`. SASS is read with
-cuobjdump and nvdisasm of the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm, or of PATH.
+The arguments are the files that nvcc made, `*.resources.txt` and `*_device.a`, and the handlers. SASS
+is read with cuobjdump and nvdisasm of the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm, or
+of PATH.
 """
 
 from __future__ import annotations
@@ -24,10 +26,20 @@ from typing import NamedTuple
 
 MAX_REGISTERS = 255
 MAX_SHARED_BYTES = 48 * 1024
-# Kernels that multiply on tensor cores, and what the name of the instruction says for each element type.
-TENSOR_KERNELS = {"GhostKernel", "ProductKernel", "ScaledProductsKernel"}
-TENSOR_TYPES = {"8BFloat16": "HMMA.*BF16", "7Float16": "HMMA", "TensorEngineIf": "HMMA.*TF32"}
-FLOAT_ATOMIC = re.compile(r"\b(RED|ATOM[GS]?)\b\S*\.(F16|F32|F64|BF16)")
+ARCHITECTURES = {"sm_80", "sm_90", "sm_100"}
+# The elements that tensor cores multiply in each dense kernel, and the instruction for them.
+TENSOR_KERNELS = {
+    "GhostKernel": {"bf16", "f16", "tf32"},
+    "ProductKernel": {"bf16", "f16", "tf32"},
+    "ScaledProductsKernel": {"bf16", "f16"},
+    "ScaledRowsKernel": {"tf32"},
+}
+INSTRUCTIONS = {
+    "bf16": r"\bHMMA\.\S*\.BF16\b",
+    "f16": r"\bHMMA\.16816\.F32 ",
+    "tf32": r"\bHMMA\.\S*\.TF32\b",
+}
+ATOMIC = re.compile(r"\b(RED(?!UX)|ATOM)[A-Z]*\b")  # REDUX adds up integers of a warp
 FILES = [Path(name) for name in sys.argv[1:]]
 
 
@@ -72,7 +84,7 @@ def cuobjdump() -> str | None:
 class ResourcesTest(unittest.TestCase):
     def test_every_kernel_fits(self) -> None:
         found = list(usages())
-        assert {use.architecture for use in found} >= {"sm_80", "sm_90", "sm_100"}
+        assert {use.architecture for use in found} == ARCHITECTURES
         for use in found:
             with self.subTest(kernel=use.kernel, architecture=use.architecture):
                 assert use.spills == 0
@@ -81,31 +93,70 @@ class ResourcesTest(unittest.TestCase):
                 assert use.shared <= MAX_SHARED_BYTES
 
 
+class Function(NamedTuple):
+    """The machine code of one kernel for one architecture."""
+
+    name: str
+    architecture: str
+    code: str
+
+    def kernel(self) -> str:
+        """`GhostKernel` of a mangled name."""
+        found = re.search(r"\d([A-Z][A-Za-z]*Kernel)", self.name)
+        return found.group(1) if found else self.name
+
+    def tensor_type(self) -> str:
+        """What its engine multiplies on tensor cores, or nothing."""
+        if "TensorEngine" not in self.name:
+            return ""
+        if "TensorEngineIf" in self.name:
+            return "tf32"
+        return "bf16" if "8BFloat16" in self.name else "f16"
+
+
+def functions() -> Iterator[Function]:
+    """All kernels in all archives."""
+    program = cuobjdump()
+    assert program is not None, (
+        "cuobjdump or nvdisasm is missing: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
+    )
+    for path in (path for path in FILES if path.name.endswith("_device.a")):
+        command = [program, "-sass", path]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        for part in re.split(r"^arch = ", text, flags=re.MULTILINE)[1:]:
+            for body in part.split("Function : ")[1:]:
+                name, code = body.split("\n", 1)
+                yield Function(name, part.split("\n", 1)[0].strip(), code)
+
+
+class HostCodeTest(unittest.TestCase):
+    def test_nothing_waits_or_allocates(self) -> None:
+        """Launchers and handlers call these functions of CUDA's runtime and no other."""
+        calls: set[str] = set()
+        for path in (path for path in FILES if path.suffix == ".a"):
+            command = ["nm", "--undefined-only", path]
+            text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            calls |= set(re.findall(r"\bU (cuda\w+)", text))
+        assert calls == {"cudaGetErrorString", "cudaGetLastError", "cudaMemcpyAsync"}
+
+
 class InstructionsTest(unittest.TestCase):
     def test_sums_are_ordered_and_products_on_tensor_cores(self) -> None:
-        program = cuobjdump()
-        if program is None:
-            self.skipTest(
-                "neither cuobjdump nor nvdisasm: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
-            )
-        tensor_kernels = set()
-        for path in (path for path in FILES if path.suffix == ".a"):
-            text = subprocess.run(
-                [program, "-sass", path], check=True, capture_output=True, text=True
-            ).stdout
-            for body in text.split("Function : ")[1:]:
-                name = body.split("\n", 1)[0]
-                assert FLOAT_ATOMIC.search(body) is None, name
-                tensor_kernels |= self.check_tensor_cores(name, body)
-        assert tensor_kernels == TENSOR_KERNELS
+        found = set()
+        for function in functions():
+            with self.subTest(kernel=function.name, architecture=function.architecture):
+                assert ATOMIC.search(function.code) is None
+                if kind := function.tensor_type():
+                    assert re.search(INSTRUCTIONS[kind], function.code)
+                    found.add((function.kernel(), kind, function.architecture))
+        wanted = {(kernel, kind) for kernel, kinds in TENSOR_KERNELS.items() for kind in kinds}
+        assert found == {(*pair, architecture) for pair in wanted for architecture in ARCHITECTURES}
 
-    def check_tensor_cores(self, name: str, body: str) -> set[str]:
-        for kernel in TENSOR_KERNELS:
-            for kind, instruction in TENSOR_TYPES.items():
-                if kernel in name and kind in name and "TensorEngine" in name:
-                    assert re.search(instruction, body), name
-                    return {kernel}
-        return set()
+    def test_the_patterns_know_the_instructions(self) -> None:
+        for code in ("RED.E.ADD.F32.FTZ.RN", "REDG.E.ADD.F64.RN", "ATOMS.ADD", "ATOMG.E.CAS"):
+            assert ATOMIC.search(f"/*0070*/  @P0 {code}.STRONG.GPU [R2.64], R5 ;"), code
+        assert not ATOMIC.search("/*0070*/  REDUX.SUM UR4, R2 ;")
+        assert not re.search(INSTRUCTIONS["f16"], "HMMA.16816.F32.BF16 R4, R8, R12, R4 ;")
 
 
 if __name__ == "__main__":
