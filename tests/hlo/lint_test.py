@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bk_jax.hlo import HloError, Limits, check, fails, find_calls, load
+from bk_jax.hlo.arguments import Arguments
 from bk_jax.hlo.calls_cost import call_flops
 from bk_jax.hlo.formats import junit, sarif
 from bk_jax.hlo.lint import RULES
@@ -89,6 +90,104 @@ def test_weight_gradients_of_ordinary_training_are_found(name, count):
     findings = check(module, batch_size=programs.B, only=["weight-gradient-dot"])
     assert len(findings) == count
     assert all("makes the weight gradient" in f.message for f in findings)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", list(programs.ACCIDENTS))
+def test_sizes_that_agree_by_accident_are_no_gradients(compiled, name):
+    step = programs.step(name)
+    for source in (compiled(name).program, step.lowered):
+        findings = check(load(source)[0], explanation=step.explanation)
+        assert not fails(findings), findings
+        assert all(" bk_" in f" {f.message}" for f in findings)
+
+
+@pytest.mark.parametrize(("name", "examples"), [("threes", 3), ("square", programs.D)])
+def test_sizes_that_agree_by_accident_are_no_gradients_on_cuda(name, examples):
+    (module,) = load(programs.step(name, platform="cuda").lowered)
+    gradients = ["per-sample-gradient", "weight-gradient-dot"]
+    findings = check(module, batch_size=examples, only=gradients)
+    assert not fails(findings), findings
+    assert all(f.layers for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "examples", "layer"),
+    [("threes", 3, "down"), ("square", programs.D, "second")],
+)
+def test_gradients_are_found_among_sizes_that_agree_by_accident(name, examples, layer):
+    (module,) = load(programs.step(name, ((layer, "store"),), "cuda").lowered)
+    findings = check(module, batch_size=examples, only=["per-sample-gradient"])
+    assert [f.layers for f in findings if f.level == "error"] == [(layer,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "examples", "count"), [("threes", 3, 5), ("square", programs.D, 3)]
+)
+def test_weight_gradients_are_found_among_sizes_that_agree_by_accident(name, examples, count):
+    (module,) = load(programs.step(name, private=False).lowered)
+    findings = check(module, batch_size=examples, only=["weight-gradient-dot"])
+    assert len(findings) == count
+
+
+ARGUMENTS = """HloModule jit_step
+ENTRY e {
+  stem = f32[3,3,3,8] parameter(0), metadata={op_name="params['stem']"}
+  block = f32[3,3,8,8] parameter(1), metadata={op_name="params['block']"}
+  head = f32[8,10] parameter(2), metadata={op_name="params['head']"}
+  frozen = f32[6,10] parameter(3), metadata={op_name="frozen['up']"}
+  scale = f32[10] parameter(4), metadata={op_name="frozen['scale']"}
+  image = f32[3,3,3,8] parameter(5), metadata={op_name="batch['image']"}
+  rest = f32[6,8,8] parameter(6), metadata={op_name="batch['rest']"}
+  key = u32[2] parameter(7), metadata={op_name="batch['key']"}
+  ROOT t = RESULTS
+}
+"""
+BOTH = "(f32[3,3,3,8], f32[3,3,8,8]) tuple(stem, block)"
+
+
+@pytest.mark.parametrize(
+    ("change", "weights"),
+    [
+        ({}, {"stem", "block", "head", "frozen", "scale", "key"}),
+        # Nothing of its sizes comes back.
+        ({BOTH: "(f32[3,3,3,8]) tuple(stem)"}, {"stem", "head", "frozen", "scale", "key"}),
+        # Two of these sizes have the same owner, and one comes back.
+        ({"batch[": "params["}, {"block", "head", "frozen", "scale", "rest", "key"}),
+        # One owner, or none: names do not help.
+        ({"batch[": "x[", "params[": "x[", "frozen[": "x["}, {"head", "scale", "key"}),
+        ({", metadata": ", frontend_attributes={a=\"b\"}, metadata", "op_name": "op_type"},
+         {"head", "scale", "key"}),
+    ],
+)  # fmt: skip
+def test_which_arguments_are_weights(tmp_path, change, weights):
+    text = ARGUMENTS.replace("RESULTS", BOTH)
+    for old, new in change.items():
+        text = text.replace(old, new)
+    assert Arguments.read(read(tmp_path, text), examples=3).weights == weights
+
+
+STACK = """HloModule jit_step
+ENTRY e {
+  x = f32[3,5,8] parameter(0), metadata={op_name="batch"}
+  w = f32[3,8,8] parameter(1), metadata={op_name="params['w']"}
+  head = f32[8,10] parameter(2), metadata={op_name="params['head']"}
+  FIRST
+  h = f32[3,5,8] dot(x, first), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  g = f32[3,5,8] tanh(h)
+  ROOT made = f32[3,8,8] dot(x, g), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1},
+    rhs_contracting_dims={1}, metadata={op_name="jit(step)/bk.keep[w]/dot_general"}
+}
+"""
+SLICED = """cut = f32[1,8,8] slice(w), slice={[0:1],[0:8],[0:8]}
+  first = f32[8,8] reshape(cut)"""
+
+
+def test_a_layer_of_a_stack_as_high_as_the_batch_is_found(tmp_path):
+    """Its gradients for 3 examples have the sizes of the stack of 3 layers."""
+    module = read(tmp_path, STACK.replace("FIRST", SLICED))
+    (finding,) = check(module, batch_size=3, only=["per-sample-gradient"])
+    assert finding.instruction == "made"
 
 
 SHARED = """HloModule jit_step

@@ -44,11 +44,8 @@ def gpt2() -> tuple[Any, Any, Any]:
     return loss, params, np.arange(B * T, dtype=np.int32).reshape(B, T) % VOCAB
 
 
-def resnet() -> tuple[Any, Any, Any]:
-    """A residual block, then one that halves the picture and projects its shortcut.
-
-    No side of a picture is that of a kernel or the number of examples: a lint can only go by shapes.
-    """
+def resnet(examples: int = B, side: int = 9) -> tuple[Any, Any, Any]:
+    """A residual block, then one that halves the picture and projects its shortcut."""
 
     def conv(x, kernel, stride=1):
         numbers = ("NHWC", "HWIO", "NHWC")
@@ -66,7 +63,27 @@ def resnet() -> tuple[Any, Any, Any]:
         "stem": (3, 3, 3, 8), "scale": (8,), "block": (3, 3, 8, 8), "shortcut": (1, 1, 8, 24),
         "down": (3, 3, 8, 24), "head": (24, 10),
     }  # fmt: skip
-    return loss, {name: _array(*shape) for name, shape in shapes.items()}, _array(B, 9, 9, 3)
+    return (
+        loss,
+        {name: _array(*shape) for name, shape in shapes.items()},
+        _array(examples, side, side, 3),
+    )
+
+
+def threes() -> tuple[Any, Any, Any]:
+    """Kernels, pictures and the batch are all 3; `down` is `block` three times over."""
+    return resnet(3, 6)
+
+
+def square() -> tuple[Any, Any, Any]:
+    """As many examples as units in each layer."""
+
+    def loss(params, x):
+        x = jnp.tanh(jnp.tanh(x @ params["first"]) @ params["second"])
+        return jnp.mean((x @ params["head"]) ** 2)
+
+    shapes = {"first": (T, D), "second": (D, D), "head": (D, 10)}
+    return loss, {name: _array(*shape) for name, shape in shapes.items()}, _array(D, T)
 
 
 def scan() -> tuple[Any, Any, Any]:
@@ -80,6 +97,7 @@ def scan() -> tuple[Any, Any, Any]:
 
 
 MODELS = {"gpt2": gpt2, "resnet": resnet, "scan": scan}
+ACCIDENTS = {"threes": threes, "square": square}  # sizes that agree without a reason
 
 
 @functools.cache
@@ -87,7 +105,7 @@ def step(
     name: str, routes: tuple[tuple[str, str], ...] = (), platform: str = "cpu", private: bool = True
 ) -> Step:
     """A step of gradient descent on one of the models."""
-    loss, params, batch = MODELS[name]()
+    loss, params, batch = (MODELS | ACCIDENTS)[name]()
     transform = bk_jax.dp_value_and_grad(loss, routes=dict(routes))
 
     def train(params, batch, key):

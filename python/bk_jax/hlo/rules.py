@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 
 from bk_jax.hlo import cost
+from bk_jax.hlo.arguments import PRODUCTS, long_axes
 from bk_jax.hlo.calls import find_calls
-from bk_jax.hlo.context import Context, Finding, long_axes
+from bk_jax.hlo.context import Context, Finding
 from bk_jax.hlo.model import Instruction, Shape
 from bk_jax.hlo.stacks import layers_in, layers_of, name_stacks
 from bk_jax.hlo.table import si
@@ -58,16 +59,22 @@ def _per_sample(context: Context, instruction: Instruction) -> Shape | None:
     if instruction.target in INSTANTIATE:
         return next(iter(instruction.shape.arrays), None)
     examples = context.batch_size
-    if not examples or instruction.opcode not in ("dot", "convolution"):
+    if not examples or not _may_be_per_sample(context, instruction):
         return None
-    shape = instruction.shape
-    if instruction.opcode == "dot" and not instruction.batched:
-        return None
-    dims = sorted(long_axes(shape.dims))
-    for sizes in context.weights:
+    dims = sorted(long_axes(instruction.shape.dims))
+    for sizes in context.arguments.sizes:
         if dims in (sorted([examples, *sizes]), sorted([*sizes[:-1], examples * sizes[-1]])):
-            return shape
+            return instruction.shape
     return None
+
+
+def _may_be_per_sample(context: Context, product: Instruction) -> bool:
+    """Whether examples may be in both operands: a gradient is made of activations and cotangents."""
+    if product.opcode == "dot":
+        both = bool(product.batched)
+    else:
+        both = product.opcode == "convolution" and not _reads_weight(context, product)
+    return both and not context.arguments.is_own_gradient(context.module, product)
 
 
 def weight_gradient_dots(context: Context) -> Iterator[Finding]:
@@ -89,14 +96,15 @@ def weight_gradient_dots(context: Context) -> Iterator[Finding]:
 
 
 def _is_weight_gradient(context: Context, product: Instruction, examples: int) -> bool:
-    if product.opcode not in ("dot", "convolution") or not context.is_weight_shaped(product.shape):
+    arguments = context.arguments
+    if product.opcode not in PRODUCTS or not arguments.is_weight_shaped(product.shape):
         return False
     if not any(map(_is_backward, name_stacks(context.module, product))):
         return False
-    operands = [context.module.by_name[name] for name in product.operands]
-    depth = math.prod(operands[0].shape.dims[axis] for axis in product.contracted)
+    left = context.module.by_name[product.operands[0]].shape
+    depth = math.prod(left.dims[axis] for axis in product.contracted)
     sums_examples = product.opcode == "convolution" or depth % examples == 0
-    return sums_examples and not any(_is_weight(context, o, examples) for o in operands)
+    return sums_examples and not _reads_weight(context, product)
 
 
 def _is_backward(stack: str) -> bool:
@@ -104,10 +112,11 @@ def _is_backward(stack: str) -> bool:
     return "transpose(" in stack and not layers_in(stack)
 
 
-def _is_weight(context: Context, operand: Instruction, examples: int) -> bool:
-    origin = context.origin(operand)
-    is_argument = origin in context.module.parameters
-    return is_argument and origin.shape.dims[:1] != (examples,)
+def _reads_weight(context: Context, product: Instruction) -> bool:
+    """Whether it is one of the model's own products, with a weight: not a gradient of one."""
+    module = context.module
+    operands = [module.by_name[name] for name in product.operands]
+    return any(context.arguments.is_weight(module, operand) for operand in operands)
 
 
 def layout_copies(context: Context) -> Iterator[Finding]:
