@@ -26,7 +26,7 @@ STYLE = {
     "bk_mix_ghost_clip": ("tab:purple", ":", "."),
     "bk_mix_opt": ("tab:pink", "-", "."),
 }
-SIZE = (5.5, 3.6)  # inches
+SIZE = (7.5, 3.4)  # inches
 SPREAD = 8  # numbers that are further apart are drawn in powers
 AXES = {"length": "T (tokens)", "batch": "B (examples)", "size": "image (pixels)"}
 
@@ -73,7 +73,7 @@ def _plot(rows: list[Result], kind: str, path: Path) -> None:
     drawn_curves = curves(rows, kind)
     for steps, points in drawn_curves.items():
         color, line, marker = STYLE.get("auto" if "auto" in steps else steps[0], (None, "-", "."))
-        label = " = ".join("not private" if name == "plain" else name for name in steps)
+        label = "\n= ".join("not private" if name == "plain" else name for name in steps)
         axes.plot(*zip(*points, strict=True), line, marker=marker, color=color, label=label)
     x = rows[0]["comparison"]["x"]
     what = "examples/s" if kind == "throughput" else "peak memory, MB"
@@ -83,7 +83,7 @@ def _plot(rows: list[Result], kind: str, path: Path) -> None:
     axes.minorticks_off()
     _scale_y(axes, [y for points in drawn_curves.values() for _, y in points])
     axes.grid(color="0.9")
-    axes.legend(fontsize=7)
+    drawn.legend(loc="outside right upper", fontsize=7)
     drawn.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(drawn)
 
