@@ -1,16 +1,17 @@
 """The largest batch that fits a memory limit, from a few compilations.
 
-Memory is nearly a line in the batch, so the first guess comes from two small batches; a bracket around
-it is halved until what is left is below a hundredth: bisection that starts close.
+Memory is nearly a line in the batch, so the line through the last two batches says where to look next:
+just below the place where it meets the limit, then just above. Where that does not end it, halving does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 LARGEST = 1 << 20  # above this nobody cares
-FIRST = (1, 8)  # batches of the first guess
+FIRST = (1, 512)  # small batches alone say little: other things are at their peak then
+MARGIN = 0.4  # of the tolerance, on both sides of a guess
+PATIENCE = 8  # batches by lines, before halving
 
 
 def largest_batch(memory: Callable[[int], int], limit: float, tolerance: float = 0.01) -> int:
@@ -19,32 +20,31 @@ def largest_batch(memory: Callable[[int], int], limit: float, tolerance: float =
     >>> largest_batch(lambda batch: 100 + 7 * batch, 1000, tolerance=0)
     128
     """
-    memory = cache(memory)
-    if memory(FIRST[0]) > limit:
-        return 0
-    guess = _guess(memory(FIRST[0]), memory(FIRST[1]), limit)
-    low, high = _bracket(memory, limit, guess)
+    known: dict[int, int] = {}
+    low, high = 0, LARGEST + 1  # fits, does not fit
     while high - low > max(1, tolerance * low):
-        middle = (low + high) // 2
-        low, high = (middle, high) if memory(middle) <= limit else (low, middle)
+        batch = _next(known, limit, low, high, tolerance)
+        known[batch] = memory(batch)
+        low, high = (batch, high) if known[batch] <= limit else (low, batch)
     return low
 
 
-def _guess(first: int, second: int, limit: float) -> int:
-    """Where the line through two points meets the limit."""
-    slope = max((second - first) / (FIRST[1] - FIRST[0]), 1.0)
-    return max(1, min(LARGEST, FIRST[0] + int((limit - first) / slope)))
+def _next(known: dict[int, int], limit: float, low: int, high: int, tolerance: float) -> int:
+    """The batch to try, above `low` and below `high`."""
+    if len(known) < len(FIRST) and FIRST[len(known)] < high:
+        return FIRST[len(known)]
+    guess = _crossing(known, limit) if len(known) < PATIENCE + len(FIRST) else None
+    if guess is None:
+        return (low + high) // 2
+    for wanted in (guess * (1 - MARGIN * tolerance), guess * (1 + MARGIN * tolerance) + 1):
+        if low < int(wanted) < high:
+            return int(wanted)
+    return (low + high) // 2
 
 
-def _bracket(memory: Callable[[int], int], limit: float, guess: int) -> tuple[int, int]:
-    """A batch that fits and one that does not, near the guess."""
-    step = max(1, guess // 100)
-    if memory(guess) <= limit:
-        low = guess
-        while low < LARGEST and memory(low + step) <= limit:
-            low, step = low + step, 2 * step
-        return low, low + step
-    high = guess
-    while high - step >= 1 and memory(high - step) > limit:
-        high, step = high - step, 2 * step
-    return max(1, high - step), high
+def _crossing(known: dict[int, int], limit: float) -> float | None:
+    """Where the line through the last two batches meets the limit; None where there is no such line."""
+    (first, less), (second, more) = list(known.items())[-2:] if len(known) > 1 else [(0, 0), (0, 0)]
+    if first == second or (more - less) * (second - first) <= 0:
+        return None
+    return min(second + (limit - more) * (second - first) / (more - less), LARGEST)

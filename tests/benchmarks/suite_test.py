@@ -249,9 +249,10 @@ def test_the_largest_batch_of_a_step_comes_from_its_peak(monkeypatch):
 
     monkeypatch.setattr(worker, "trace_step", trace_step)
     one = dataclasses.replace(TINY, steps=("opacus", "auto"), limit=600.0)
-    assert worker.measure_largest(one) == {
-        "steps": {"plain": {"batch": 500}, "opacus": {"batch": 50}, "auto": {"batch": 50}}
-    }
+    batches = {name: step["batch"] for name, step in worker.measure_largest(one)["steps"].items()}
+    assert list(batches) == ["plain", "opacus", "auto"]
+    assert 495 <= batches["plain"] <= 500
+    assert 49 <= batches["opacus"] == batches["auto"] <= 50
 
 
 # --- processes and files ---
