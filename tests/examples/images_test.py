@@ -121,6 +121,7 @@ def test_patches_are_squares_of_the_picture():
             np.testing.assert_array_equal(found[:, 4 * row + column], square.reshape(2, 49))
 
 
+@pytest.mark.usefixtures("quick_compiles")
 def test_clipped_sums_are_those_of_vmap(problem):
     examples = jax.tree.map(lambda x: x[:24], problem.data)
     batch = sampling.Batch(examples, np.arange(24) >= 21)
@@ -139,22 +140,23 @@ def test_an_example_is_not_touched_by_the_others(problem):
 # --- the whole ------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("quick_compiles")
 def test_the_study_is_complete(tmp_path):
     config = f"{RUN}\n[model]\n{NETWORKS['cnn']}{REST}"
     outcomes = studies.run_small(images.main, tmp_path, config)
     studies.assert_complete(outcomes, tmp_path, epsilon=5.0)
 
 
+@pytest.mark.usefixtures("quick_compiles")
 def test_a_private_run_of_nnx_is_found_done(tmp_path):
     """Its parameters are a tree of another kind, which a checkpoint has to give back."""
     (tmp_path / "small.toml").write_text(RUN)
     settings, _ = study.read_config(tmp_path / "small.toml")
     problem = images.make_problem(table_of("vit"))
     run = study.Study(problem, settings, settings.plan(300), tmp_path)
-    with jax.check_tracer_leaks(False):
-        points = run.run_private()
-        assert points[-1].step == 2
-        assert run.run_private() == points
+    points = run.run_private()
+    assert points[-1].step == 2
+    assert run.run_private() == points
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("images_*.toml")), ids=lambda path: path.stem)
