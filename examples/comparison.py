@@ -44,6 +44,22 @@ def median_times(runs: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str
     return {name: statistics.median(values[2:]) for name, values in times.items()}
 
 
+def time_ratios(
+    runs: Mapping[str, Callable[[], Any]], baseline: str, rounds: int
+) -> dict[str, float]:
+    """Median time of each over the baseline's, in turn with nothing but the baseline.
+
+    All in one turn, a step that comes after one with much memory would pay for the caches and pages
+    that the other one took.
+    """
+    ratios = {baseline: 1.0}
+    for name, run in runs.items():
+        if name != baseline:
+            pair = median_times({baseline: runs[baseline], name: run}, rounds)
+            ratios[name] = pair[name] / pair[baseline]
+    return ratios
+
+
 def custom_calls(compiled: Any) -> dict[str, int]:
     """How often each of bk_jax's custom calls occurs in a compiled program."""
     names = re.findall(r'custom_call_target="(bk_\w+)"', compiled.as_text())

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from comparison import clipped_by_vmap, median_times, with_normal_noise
+from comparison import clipped_by_vmap, time_ratios, with_normal_noise
 from study_report import (
     Outcome,
     Point,
@@ -267,7 +267,7 @@ class Study:
         return report.points
 
     def costs(self) -> tuple[dict[str, float], dict[str, int]]:
-        """Milliseconds and temporary bytes of a step with one physical batch."""
+        """Time of a step with one physical batch over the plain one's, and its temporary bytes."""
         problem, plan = self.problem, self.plan
         steps = {name: way.whole_step for name, way in ways(problem, plan).items()}
         steps = {PLAIN: steps[PLAIN], PRIVATE: private_step(problem, plan), BY_VMAP: steps[BY_VMAP]}
@@ -277,7 +277,7 @@ class Study:
         compiled = {name: jax.jit(step).lower(*inputs).compile() for name, step in steps.items()}
         runs = {name: functools.partial(step, *inputs) for name, step in compiled.items()}
         memory = {n: c.memory_analysis().temp_size_in_bytes for n, c in compiled.items()}
-        return median_times(runs, self.settings.rounds), memory
+        return time_ratios(runs, PLAIN, self.settings.rounds), memory
 
     def trainings(self) -> dict[str, list[Point]]:
         """Trains in three ways, and keeps what was reported."""
@@ -294,7 +294,7 @@ class Study:
         points = load_points(path) if time_again else self.trainings()
         times, memory = self.costs()
         return [
-            Outcome(name, points[name], times[name] / times[PLAIN], memory[name] / memory[PLAIN])
+            Outcome(name, points[name], times[name], memory[name] / memory[PLAIN])
             for name in (PLAIN, PRIVATE, BY_VMAP)
         ]
 

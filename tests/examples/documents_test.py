@@ -50,9 +50,10 @@ def test_links_lead_to_files(path):
 
 
 def anchors(path):
-    """Headings as GitHub turns them into targets of links."""
-    headings = re.findall(r"^#+ (.*)$", path.read_text(), flags=re.MULTILINE)
-    return {
+    """Headings as GitHub turns them into targets of links, and targets written as such."""
+    text = path.read_text()
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return set(re.findall(r'<a id="([^"]+)"></a>', text)) | {
         re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
     }
 
