@@ -38,18 +38,9 @@ absl::Status RunClippedScatterCuda(cudaStream_t stream, ffi::AnyBuffer ids,
                                    ffi::AnyBuffer factor, ffi::AnyBuffer g,
                                    ffi::AnyBuffer initial, ffi::AnyBuffer sum,
                                    ffi::AnyBuffer workspace) {
-  BK_RETURN_IF_ERROR(CheckLookup(kName, ids, g));
-  BK_RETURN_IF_ERROR(CheckRank({kName, "initial"}, initial, 2));
-  const auto dims = g.dimensions();
-  const LookupShape shape = {dims[0], dims[1], dims[2],
-                             initial.dimensions()[0]};
-  const ffi::DataType result = AccumulatorType(g.element_type());
+  LookupShape shape;
   BK_RETURN_IF_ERROR(
-      CheckShape({kName, "factor"}, factor, result, {shape.batch}));
-  BK_RETURN_IF_ERROR(
-      CheckShape({kName, "initial"}, initial, result, {shape.rows, shape.p}));
-  BK_RETURN_IF_ERROR(
-      CheckShape({kName, "sum"}, sum, result, {shape.rows, shape.p}));
+      CheckClippedScatter(kName, ids, factor, g, initial, sum, &shape));
   BK_RETURN_IF_ERROR(CheckWorkspace(kName, workspace,
                                     cuda::ClippedScatterWorkspaceBytes(shape)));
   return DispatchFloat({kName, "g"}, g.element_type(), [&](auto tag) {

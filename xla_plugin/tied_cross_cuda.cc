@@ -3,7 +3,6 @@
 #include "xla_plugin/cuda_handlers.h"
 #include "xla_plugin/cuda_helpers.h"
 #include "xla_plugin/lookup_checks.h"
-#include "xla_plugin/rows.h"
 
 namespace bk {
 namespace {
@@ -29,27 +28,12 @@ absl::Status RunTiedCrossCuda(cudaStream_t stream, ffi::AnyBuffer left,
                               ffi::AnyBuffer g, ffi::AnyBuffer cross,
                               ffi::AnyBuffer cross_upper,
                               ffi::AnyBuffer workspace) {
-  BK_RETURN_IF_ERROR(CheckLookup(kName, ids, g));
-  BK_RETURN_IF_ERROR(CheckRank({kName, "left"}, left, 2));
-  const auto dims = g.dimensions();
-  Rows rows;
-  BK_RETURN_IF_ERROR(ReadRows({kName, "left"}, left, dims[0], &rows));
-  const TiedCrossShape shape = {dims[0], rows.positions, rows.width, dims[1],
-                                dims[2]};
-  const ffi::DataType type = g.element_type();
-  const ffi::DataType result = AccumulatorType(type);
-  const int64_t tokens = left.dimensions()[0];
+  TiedCrossShape shape;
   BK_RETURN_IF_ERROR(
-      CheckShape({kName, "left"}, left, type, {tokens, shape.rows}));
-  BK_RETURN_IF_ERROR(
-      CheckShape({kName, "right"}, right, type, {tokens, shape.p}));
-  BK_RETURN_IF_ERROR(
-      CheckShape({kName, "cross"}, cross, result, {shape.batch}));
-  BK_RETURN_IF_ERROR(
-      CheckShape({kName, "cross_upper"}, cross_upper, result, {shape.batch}));
+      CheckTiedCross(kName, left, right, ids, g, cross, cross_upper, &shape));
   BK_RETURN_IF_ERROR(
       CheckWorkspace(kName, workspace, cuda::TiedCrossWorkspaceBytes(shape)));
-  return DispatchFloat({kName, "g"}, type, [&](auto tag) {
+  return DispatchFloat({kName, "g"}, g.element_type(), [&](auto tag) {
     using T = typename decltype(tag)::Type;
     using Acc = Accumulator<T>;
     return BK_CUDA_STATUS(
