@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from bk_jax._diagnose import diagnose
     from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
     from bk_jax.overhead import tax
+    from bk_jax.sharing import BatchSizedConstantWarning
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchSizedConstantWarning",
     "DPValueAndGrad",
     "Stats",
     "__version__",
@@ -29,6 +31,7 @@ __all__ = [
 # Where the public names stand. No module among them has the name of a function in it: importing that
 # module would put it in the function's place.
 _FUNCTIONS = {
+    "BatchSizedConstantWarning": "sharing",
     "DPValueAndGrad": "api",
     "Stats": "api",
     "clipped_value_and_grad": "api",

@@ -23,16 +23,19 @@ ClosedJaxpr = jex_core.ClosedJaxpr
 JaxprEqn = jex_core.JaxprEqn
 Literal = jex_core.Literal
 Primitive = jex_core.Primitive
+jaxpr_as_fun = jex_core.jaxpr_as_fun
 define_prng_impl = jex_random.define_prng_impl
 
 
 def _primitive(name: str) -> Any:
     """A primitive that the stable list lacks, from where it is defined; `None` if JAX has none."""
+    from jax._src import callback, custom_batching, ffi, shard_map
     from jax._src import core as core_internal
     from jax._src.lax import lax as lax_internal
     from jax._src.lax import slicing as slicing_internal
 
-    homes = (prims, lax_internal, slicing_internal, core_internal)
+    others = (callback, custom_batching, ffi, shard_map)
+    homes = (prims, lax_internal, slicing_internal, core_internal, *others)
     return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
 
 
@@ -40,6 +43,11 @@ split_p = _primitive("split_p")
 stack_p = _primitive("stack_p")
 unstack_p = _primitive("unstack_p")
 optimization_barrier_p = _primitive("optimization_barrier_p")
+custom_vmap_p = _primitive("custom_vmap_p")
+pure_callback_p = _primitive("pure_callback_p")
+io_callback_p = _primitive("io_callback_p")
+ffi_call_p = _primitive("ffi_call_p")
+shard_map_p = _primitive("shard_map_p")
 pvary_p = _primitive("pvary_p")  # says that a value may differ between devices of a shard_map
 
 
@@ -53,6 +61,13 @@ def split_closed(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
 def trace(fun: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
     """Traces `fun` once and returns its closed jaxpr and the pytree of output shapes."""
     return jax.make_jaxpr(fun, return_shape=True)(*args)
+
+
+def is_tracing() -> bool:
+    """Whether a function is being traced: by `jit`, `vmap`, `grad`, `scan` or the like."""
+    from jax._src import core as core_internal
+
+    return not core_internal.trace_state_clean()
 
 
 def is_literal(atom: Any) -> bool:
@@ -107,13 +122,17 @@ def contains(jaxpr: Any, primitive: Any) -> bool:
     )
 
 
-def equations(jaxpr: Any) -> Iterator[Any]:
-    """All equations of a jaxpr, at any depth."""
+def equations(jaxpr: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """All equations of a jaxpr, at any depth; those of a body that is called often, once."""
     opened, _ = split_closed(jaxpr)
+    seen = set() if seen is None else seen
+    if id(opened) in seen:
+        return
+    seen.add(id(opened))
     for eqn in opened.eqns:
         yield eqn
         for inner in inner_jaxprs(eqn):
-            yield from equations(inner)
+            yield from equations(inner, seen)
 
 
 def collective_axes(eqn: Any) -> set[str]:
@@ -123,6 +142,12 @@ def collective_axes(eqn: Any) -> set[str]:
     named = (eqn.params.get("axes"), eqn.params.get("axis_name"))
     flat = [name for entry in named for name in (entry if isinstance(entry, tuple) else (entry,))]
     return {name for name in flat if isinstance(name, str)}
+
+
+def bound_axes(eqn: Any) -> frozenset[str]:
+    """The axes that an equation names for its own body: those of a `shard_map` inside the loss."""
+    is_map = eqn.primitive is shard_map_p
+    return frozenset(eqn.params["mesh"].axis_names) if is_map else frozenset()
 
 
 def varying(x: Any) -> frozenset[str]:
@@ -137,8 +162,13 @@ def struct_like(struct: jax.ShapeDtypeStruct, x: Any) -> jax.ShapeDtypeStruct:
     """A result of a custom call that differs along the axes along which `x` does."""
     if not varying(x):
         return struct
-    aval = jax.typeof(x)
+    aval = x if hasattr(x, "weak_type") and not hasattr(x, "aval") else jax.typeof(x)
     name = "manual_axis_type" if hasattr(aval, "manual_axis_type") else "vma"
     kind: dict[str, Any] = {name: getattr(aval, name)}
     uncut = jax.sharding.NamedSharding(aval.sharding.mesh, jax.sharding.PartitionSpec())
     return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=uncut, **kind)
+
+
+def struct_of(aval: Any) -> jax.ShapeDtypeStruct:
+    """An argument for tracing with the type of a variable."""
+    return struct_like(jax.ShapeDtypeStruct(aval.shape, aval.dtype), aval)

@@ -15,6 +15,7 @@ from bk_jax import validate
 from bk_jax.clip import Clipping, ClippingFunction, make_clipping
 from bk_jax.clipped_sum import ClippedSum, Task, clipped_sum
 from bk_jax.explain import Explanation, make_explanation
+from bk_jax.isolation import check_collectives, isolate
 from bk_jax.manual import Manual, check_loss, check_noise, vary
 from bk_jax.manual import find as find_manual
 from bk_jax.methods import Method, get_method
@@ -23,6 +24,7 @@ from bk_jax.noise import add_noise
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.plan import Plan, make_plan
 from bk_jax.routes import force_routes
+from bk_jax.sharing import check_shared, warn_constants
 from bk_jax.sites import find_sites
 from bk_jax.trace import (
     Parameters,
@@ -57,6 +59,7 @@ def dp_value_and_grad(
     batch_argnums: int | Sequence[int] = 1,
     keep_batch_dim: bool = True,
     prng_argnum: int | None = None,
+    shared_argnames: str | Sequence[str] = (),
     method: str = "auto",
     routes: Mapping[str, str] | None = None,
     microbatch_size: int | None = None,
@@ -102,6 +105,9 @@ def dp_value_and_grad(
       batch_argnums: the argument(s) with a leading axis of examples.
       keep_batch_dim: see `loss_fn`.
       prng_argnum: an argument that is a PRNG key for `loss_fn` (dropout); each example gets its own.
+      shared_argnames: names of arguments that are public and the same for all examples. Needed only
+        for one that happens to have as many rows as the batch: without it that is an error, because
+        it looks like data of the examples (labels) that `batch_argnums` forgot.
       method: `"auto"`, or a method of the paper by name; see `bk_jax.methods`.
       routes: forces the route of parameters, as a mapping from patterns of their paths to `"ghost"`,
         `"fused"`, `"store"`, `"sparse"` or `"leaf"`, for example `{"*/kernel": "ghost"}`.
@@ -135,11 +141,14 @@ def dp_value_and_grad(
         prng_argnum=prng_argnum,
         has_aux=has_aux,
         keep_batch_dim=keep_batch_dim,
+        shared_argnames=_shared_names(loss_fn, shared_argnames),
     )
+    validate.loss_parameters(loss_fn, signature.roles)
     validate.argument_numbers(signature.argnums, signature.batch_argnums, prng_argnum)
     validate.clipping(clipping)
     validate.normalize_by(normalize_by)
     validate.microbatch_size(microbatch_size)
+    validate.gradient_dtype(dtype)
     clip_norms = jax.tree_util.tree_leaves(l2_clip_norm)
     validate.clip_norms(clip_norms, clipping)
     validate.noise(noise_multiplier, clip_norms)
@@ -185,6 +194,12 @@ def clipped_value_and_grad(
     return dp_value_and_grad(loss_fn, argnums, has_aux, noise_multiplier=0.0, **options)
 
 
+def _shared_names(loss_fn: Any, names: str | Sequence[str]) -> tuple[str, ...]:
+    """Those that the caller names and those that the loss names itself, as `bk_jax.peft`'s do."""
+    given = (names,) if isinstance(names, str) else tuple(names)
+    return (*given, *getattr(loss_fn, "shared_argnames", ()))
+
+
 def _as_tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
     if isinstance(numbers, SupportsIndex):
         return (operator.index(numbers),)
@@ -213,7 +228,7 @@ class DPValueAndGrad:
     ) -> Any:
         """Computes the value and the private gradient; see `dp_value_and_grad`."""
         validate.key_given(key, self.noise_multiplier)
-        parameters, batch, size = self._arguments(args)
+        parameters, batch, size = self._arguments(args, kwargs)
         manual = find_manual(jax.tree_util.tree_leaves(batch))
         if key is not None:
             check_noise(manual, key)
@@ -227,14 +242,17 @@ class DPValueAndGrad:
         out = ((value, aux) if self.signature.has_aux else value, grads)
         return (*out, _stats(result, is_padding, manual)) if self.return_stats else out
 
-    def _arguments(self, args: tuple[Any, ...]) -> tuple[Parameters, Any, int]:
+    def _arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Parameters, Any, int]:
         signature = self.signature
-        prng = () if signature.prng_argnum is None else (signature.prng_argnum,)
-        validate.argument_count(len(args), (*signature.argnums, *signature.batch_argnums, *prng))
+        validate.argument_count(len(args), signature.roles)
         parameters = flatten_parameters(args, signature.argnums)
         batch = tuple(jax.tree_util.tree_map(jnp.asarray, args[i]) for i in signature.batch_argnums)
         size = validate.batch_size(batch[0] if len(batch) == 1 else batch)
-        keys = jax.random.split(args[prng[0]], size) if prng else None
+        check_shared(self.loss_fn, signature, args, kwargs, size)
+        prng = signature.prng_argnum
+        keys = None if prng is None else jax.random.split(args[prng], size)
         manual = find_manual(jax.tree_util.tree_leaves(batch))
         return manual.copies(parameters), (batch, keys), size
 
@@ -258,11 +276,27 @@ class DPValueAndGrad:
             batch,
         )
         traced = trace_loss(self.loss_fn, self.signature, args, kwargs, parameters, example)
+        check_collectives(traced.jaxpr, set(manual.sizes))
         if manual:
             check_loss(manual, traced.jaxpr)
+        self._warn_constants(traced, args, kwargs, parameters, batch)
+        traced = dataclasses.replace(traced, jaxpr=isolate(traced.jaxpr))
         found = find_sites(traced.jaxpr, traced.num_leaves)
         forced = force_routes(self.routes, traced.leaves)
         return traced, make_plan(found, traced.leaves, clipping.groups, self.method, forced)
+
+    def _warn_constants(
+        self, traced: Traced, args: Any, kwargs: Any, parameters: Parameters, batch: Any
+    ) -> None:
+        """What the loss closes over, less the arguments that it closes over because they are shared."""
+        others = [arg for i, arg in enumerate(args) if i not in self.signature.roles]
+        frozen = [
+            x
+            for x, leaf in zip(parameters.arrays, parameters.leaves, strict=True)
+            if not leaf.trainable
+        ]
+        size = jax.tree_util.tree_leaves(batch)[0].shape[0]
+        warn_constants(traced.jaxpr, jax.tree_util.tree_leaves((others, kwargs, frozen)), size)
 
     def _clipped_sum(
         self,
@@ -322,7 +356,7 @@ class DPValueAndGrad:
 
         def prepare(arrays: Any, kwargs: Any) -> None:
             call_args = merge_arrays(args, arrays)
-            parameters, batch, size = self._arguments(call_args)
+            parameters, batch, size = self._arguments(call_args, kwargs)
             clipping = self._clipping(parameters)
             traced, plan = self._prepare(call_args, kwargs, parameters, batch, clipping)
             explanations.append(make_explanation(traced, plan, size))

@@ -35,10 +35,31 @@ def add_noise(
     sums: Sequence[jax.Array], key: Any, stddev: Any, manual: Manual = NOT_MANUAL
 ) -> list[jax.Array]:
     """Adds `N(0, stddev^2)` to every element; array number `i` draws from stream `i` of the key."""
-    words = noise_key(key)
+    words = _own_key(noise_key(key), list(sums))
     if manual:
         return [_add_to_part(total, words, stddev, i, manual) for i, total in enumerate(sums)]
     return [_add(total, words, stddev, i) for i, total in enumerate(sums)]
+
+
+@jax.custom_batching.custom_vmap
+def _own_key(words: jax.Array, sums: list[jax.Array]) -> jax.Array:
+    """The key itself. Under `vmap`, sums of several models must come with a key for each."""
+    del sums
+    return words
+
+
+@_own_key.def_vmap
+def _check_own_key(
+    size: int, is_batched: Any, words: jax.Array, sums: list[jax.Array]
+) -> tuple[jax.Array, bool]:
+    has_own, sums_differ = is_batched[0], any(is_batched[1])
+    if sums_differ and not has_own:
+        raise ValueError(
+            f"vmap over a private gradient shares one key between {size} models: all would get the same "
+            "noise, which cancels in their differences. Give each its own: "
+            f"keys = jax.random.split(key, {size}), mapped with in_axes 0 like the parameters."
+        )
+    return _own_key(words, sums) if not has_own else words, has_own
 
 
 def _add_to_part(

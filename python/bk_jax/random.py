@@ -32,6 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bk_jax import _compat
 from bk_jax._compat import define_prng_impl
 from bk_jax.ops.chacha import (
     BITS,
@@ -56,8 +57,8 @@ def key(seed: int | None = None) -> jax.Array:
       seed: a number below 2^256 that nobody else knows, or `None`. A run whose seed is known has no
         privacy. Below 2^31 the key is that of `jax.random.key(seed, impl=bk_jax.random.CHACHA20)`.
 
-    Called without a seed while a function is traced by `jax.jit`, the key becomes a constant of the
-    compiled program: make keys outside and pass them in.
+    Without a seed it must be called outside of `jit`, `vmap` and the like: there the key would become a
+    constant of the compiled program, which adds the same noise at every call.
 
     >>> import jax
     >>> key(7).dtype
@@ -66,12 +67,22 @@ def key(seed: int | None = None) -> jax.Array:
     [ True  True]
     """
     if seed is None:
+        _check_not_tracing()
         words = np.frombuffer(secrets.token_bytes(4 * KEY_WORDS), np.uint32)
         return jax.random.wrap_key_data(jnp.asarray(words), impl=CHACHA20)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**256:
         raise ValueError(f"seed must be a whole number, 0 <= seed < 2**256, or None; got {seed!r}.")
     words = np.frombuffer(seed.to_bytes(4 * KEY_WORDS, "little"), "<u4").astype(np.uint32)
     return jax.random.wrap_key_data(_hash_seed(words), impl=CHACHA20)
+
+
+def _check_not_tracing() -> None:
+    if _compat.is_tracing():
+        raise RuntimeError(
+            "bk_jax.random.key() without a seed was called while a function is traced (by jit, vmap, "
+            "grad or scan): the key would be a constant of the compiled program, and every call would "
+            "add the same noise. Make the key outside and pass it in as an argument."
+        )
 
 
 def is_chacha(key: Any) -> bool:

@@ -26,6 +26,13 @@ class Signature:
     prng_argnum: int | None
     has_aux: bool
     keep_batch_dim: bool
+    shared_argnames: tuple[str, ...] = ()
+
+    @property
+    def roles(self) -> tuple[int, ...]:
+        """The positions that have a role."""
+        prng = () if self.prng_argnum is None else (self.prng_argnum,)
+        return (*self.argnums, *self.batch_argnums, *prng)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +123,7 @@ def trace_loss(
     parameters: Parameters,
     example: Any,
 ) -> Traced:
-    """Traces `loss_fn` at one example; `example` is the tree of shapes `split_batch` gives."""
+    """Traces `loss_fn` at one example; `example` is a tree of shapes."""
 
     def one_example(trainable: list[Any], example: Any) -> tuple[Any, Any]:
         call_args = list(args)
@@ -142,18 +149,19 @@ def _with_batch_dim(tree: Any) -> Any:
     return jax.tree_util.tree_map(lambda x: jnp.expand_dims(x, 0), tree)
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
+    """Whether a leaf is an array, or stands for one."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def arrays_of(args: Sequence[Any]) -> list[Any]:
     """The array leaves of the arguments; what is static stays out of tracing."""
-    return [leaf for leaf in jax.tree_util.tree_leaves(args) if _is_array(leaf)]
+    return [leaf for leaf in jax.tree_util.tree_leaves(args) if is_array(leaf)]
 
 
 def merge_arrays(args: Sequence[Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The arguments with their array leaves replaced."""
     leaves, treedef = jax.tree_util.tree_flatten(tuple(args))
     rest = iter(arrays)
-    merged = [next(rest) if _is_array(leaf) else leaf for leaf in leaves]
+    merged = [next(rest) if is_array(leaf) else leaf for leaf in leaves]
     return jax.tree_util.tree_unflatten(treedef, merged)

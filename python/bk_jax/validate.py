@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Sequence
@@ -11,6 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+# Keyword arguments of a private gradient, and what they are.
+OWN_OPTIONS = {"key": "the key of the noise", "is_padding_example": "rows that do not count"}
+# Half a unit in the last place of float32, relative to 1.
+LEAST_NOISE = 2.0**-24
 CLIPPING_NAMES = ("abadi", "automatic", "normalize", "indicator")
 
 
@@ -58,11 +63,31 @@ def noise(noise_multiplier: Any, clip_norms: Sequence[Any]) -> None:
         return
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"noise_multiplier must be finite and at least 0, got {number}.")
-    unbounded = any(concrete(norm, "l2_clip_norm") == math.inf for norm in clip_norms)
+    norms = [concrete(norm, "l2_clip_norm") for norm in clip_norms]
+    _audible(number, norms)
+    unbounded = any(norm == math.inf for norm in norms)
     if number > 0 and unbounded:
         raise ValueError(
             "l2_clip_norm=inf bounds nothing, so no amount of noise makes the result private. "
             "Choose a finite l2_clip_norm, or noise_multiplier=0.0 for a sum that is not private."
+        )
+
+
+def _audible(noise_multiplier: float, clip_norms: Sequence[float | None]) -> None:
+    """Noise that rounds away, or whose size is not a number of float32, is no noise."""
+    if 0 < noise_multiplier < LEAST_NOISE:
+        raise ValueError(
+            f"noise_multiplier={noise_multiplier} is too small to add anything: below "
+            f"{LEAST_NOISE:.0e} the noise rounds away beside gradients of size l2_clip_norm. Take the "
+            "one that your privacy plan asks for, or 0.0 for a sum that is not private."
+        )
+    known = [norm for norm in clip_norms if norm is not None]
+    sensitivity = math.hypot(*known)
+    tiny = float(np.finfo(np.float32).tiny)
+    if len(known) == len(clip_norms) and 0 < sensitivity * noise_multiplier < tiny:
+        raise ValueError(
+            f"l2_clip_norm={sensitivity} times noise_multiplier={noise_multiplier} is below {tiny:.1e}, "
+            "the smallest number of float32: no noise would be added. Choose a larger l2_clip_norm."
         )
 
 
@@ -81,6 +106,15 @@ def normalize_by(value: Any) -> None:
     if number is not None and not (math.isfinite(number) and number > 0):
         raise ValueError(
             f"normalize_by must be a positive constant such as the expected batch size, got {number}."
+        )
+
+
+def gradient_dtype(value: Any) -> None:
+    """`dtype` must be able to hold noise: a whole number can not."""
+    if value is not None and not jnp.issubdtype(jnp.dtype(value), jnp.floating):
+        raise TypeError(
+            f"dtype is that of the returned gradient and must be a floating-point type, got {value!r}: "
+            "the noise would be cut off."
         )
 
 
@@ -201,6 +235,30 @@ def argument_numbers(
             f"an argument can not have two roles: argnums={tuple(argnums)}, "
             f"batch_argnums={tuple(batch_argnums)}, prng_argnum={prng_argnum}."
         )
+
+
+def loss_parameters(loss_fn: Any, roles: Sequence[int]) -> None:
+    """A parameter of the loss with the name of one of the gradient's own options would never be set."""
+    try:
+        parameters = inspect.signature(loss_fn).parameters
+    except (TypeError, ValueError):
+        return
+    for position, (name, parameter) in enumerate(parameters.items()):
+        given = (
+            parameter.kind is not parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+        )
+        if name in OWN_OPTIONS and position not in roles and not given:
+            raise ValueError(
+                f"loss_fn has a parameter {name!r}, which is an option of the private gradient itself "
+                f"(grad_fn({name}=...) means {OWN_OPTIONS[name]}) and would never reach the loss. "
+                f"Rename it, or pass it by position: {_way_out(name)}."
+            )
+
+
+def _way_out(name: str) -> str:
+    if name == "key":
+        return "loss_fn(params, batch, key) with prng_argnum=2 gives each example its own key"
+    return "an argument of the batch, named in batch_argnums"
 
 
 def argument_count(num_args: int, numbers: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,11 +14,13 @@ import numpy as np
 
 from bk_jax import random
 from bk_jax.api import DPValueAndGrad, dp_value_and_grad
-from bk_jax.audit.cause import likely_cause
+from bk_jax.audit.cause import likely_cause, padding_cause
 from bk_jax.audit.neighbours import Moved, Neighbours
 from bk_jax.audit.noise import check_noise
 from bk_jax.audit.subject import AuditError, Subject
 from bk_jax.ops.chacha import KEY_WORDS
+from bk_jax.sharing import BatchSizedConstantWarning
+from bk_jax.trace import Signature
 
 NUM_KEYS = 32
 RELATIONS = ("ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL")
@@ -42,6 +45,8 @@ class _Declared:
     grad_fn: Callable[..., Any]
     bounds: dict[str, float]
     noise_stddev: float
+    batch_arguments: int = 1
+    shared: tuple[str, ...] = ()
 
 
 def assert_sensitivity(
@@ -88,7 +93,8 @@ def assert_sensitivity(
         any function `grad_fn(params, batch, *, key, is_padding_example) -> (value, gradients)`, with
         its `bound`. It is called as it is: jit it if it should be compiled.
       params: the parameters.
-      batch: examples, of any number; those with gradients beyond the clip norm tell most.
+      batch: examples, of any number; those with gradients beyond the clip norm tell most. With several
+        `batch_argnums`, a tuple of them.
       bound: the declared sensitivity of `fun`, for the relation.
       noise_stddev: the declared standard deviation of the noise in the result. With 0, `fun` is called
         without a key.
@@ -98,11 +104,14 @@ def assert_sensitivity(
       keys: the keys of the steps to come, to see that they differ; default: 32 of a fixed seed.
       examples: of how many examples neighbours are made, evenly spread over the batch.
       padding: whether `fun` takes `is_padding_example`; else rows are cut out of the batch.
-      kwargs: other keyword arguments of `fun`, such as `frozen`.
+      kwargs: other keyword arguments of `fun`, such as `frozen`. An array in them with as many rows as
+        the batch is exchanged along with the batch, unless the function declares it by
+        `shared_argnames`.
       **options: of `dp_value_and_grad`, for a loss.
     """
     declared = _declared(fun, bound, noise_stddev, _name(relation), options)
-    subject = Subject(declared.grad_fn, params, batch, kwargs or {}, padding)
+    count, shared = declared.batch_arguments, declared.shared
+    subject = Subject(declared.grad_fn, params, batch, kwargs or {}, padding, count, shared)
     if subject.size == 0:
         raise ValueError("the batch has no example; neighbouring batches need one at least.")
     if keys is None:
@@ -153,7 +162,41 @@ def _declared(
     replace_one = types.SimpleNamespace(name="REPLACE_ONE")
     bounds = {"ADD_OR_REMOVE_ONE": fun.sensitivity(), "REPLACE_ONE": fun.sensitivity(replace_one)}
     stddev = float(fun.noise_multiplier) * float(fun.sensitivity())
-    return _Declared(jax.jit(fun), {k: float(v) for k, v in bounds.items()}, stddev)
+    return _Declared(
+        _no_closures(jax.jit(fun)),
+        {k: float(v) for k, v in bounds.items()},
+        stddev,
+        _batch_arguments(fun.signature),
+        fun.signature.shared_argnames,
+    )
+
+
+def _batch_arguments(signature: Signature) -> int:
+    """The batch comes right after the parameters; everything else is a keyword."""
+    count = len(signature.batch_argnums)
+    if signature.argnums != (0,) or signature.batch_argnums != tuple(range(1, count + 1)):
+        raise ValueError(
+            "the audit calls grad_fn(params, *batch): it needs argnums=0 and batch_argnums that follow, "
+            f"got argnums={signature.argnums} and batch_argnums={signature.batch_argnums}."
+        )
+    return count
+
+
+def _no_closures(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A constant of the loss can not be replayed: what the warning suspects is an error here."""
+
+    def audited(*args: Any, **kwargs: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", BatchSizedConstantWarning)
+            try:
+                return fun(*args, **kwargs)
+            except BatchSizedConstantWarning as found:
+                raise AuditError(
+                    f"{found} An audit can not exchange the rows of a constant; for one that is public, "
+                    "audit with a batch of another size."
+                ) from None
+
+    return audited
 
 
 def _check_is_loss(fun: Any) -> None:
@@ -179,7 +222,7 @@ def _largest(neighbours: Neighbours, bounds: dict[str, float], examples: int) ->
     indices = [int(i) for i in np.linspace(0, size - 1, examples).round()]
     if neighbours.subject.padding and size > 1:
         for index in indices:
-            neighbours.check_padding(index)
+            _check_padding(neighbours, index)
     tries = {"ADD_OR_REMOVE_ONE": neighbours.without_one, "REPLACE_ONE": neighbours.replaced}
     largest = dict.fromkeys(bounds, 0.0)
     for relation, bound in bounds.items():
@@ -188,6 +231,16 @@ def _largest(neighbours: Neighbours, bounds: dict[str, float], examples: int) ->
                 _check(neighbours, moved, bound, index)
                 largest[relation] = max(largest[relation], moved.distance)
     return largest
+
+
+def _check_padding(neighbours: Neighbours, index: int) -> None:
+    """What a padding row holds must not matter."""
+    moved = neighbours.padding_moves(index)
+    if moved.distance > moved.rounding:
+        raise AuditError(
+            f"padding rows contribute: {moved.what} moves the result by {moved.distance:.4g}. "
+            f"{padding_cause(neighbours, index)}"
+        )
 
 
 def _check(neighbours: Neighbours, moved: Moved, bound: float, index: int) -> None:

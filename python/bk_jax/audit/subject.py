@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bk_jax import validate
+from bk_jax.sharing import batch_sized_leaves
 
 
 class AuditError(AssertionError):
@@ -24,6 +25,9 @@ class Subject:
     Attributes:
       grad_fn: called like the function that `dp_value_and_grad` returns.
       padding: whether `grad_fn` takes `is_padding_example`; else rows are taken out of the arrays.
+      batch_arguments: how many arguments the batch is; several are a tuple.
+      shared: names of keyword arguments that are public. Any other array with a row for each example is
+        cut along with the batch.
     """
 
     grad_fn: Callable[..., Any]
@@ -31,6 +35,8 @@ class Subject:
     batch: Any
     kwargs: Mapping[str, Any]
     padding: bool
+    batch_arguments: int = 1
+    shared: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -44,19 +50,49 @@ class Subject:
         """
         rows = np.arange(self.size) if rows is None else rows
         taken = rows if self.padding else rows[real]
-        batch = jax.tree_util.tree_map(lambda x: np.asarray(x)[taken], self.batch)
-        options = {**self.kwargs}
+        batch = self._rows(self.batch, taken)
+        options = {name: self._keyword(name, taken) for name in self.kwargs}
         if self.padding:
             options["is_padding_example"] = ~real
         if key is not None:
             options["key"] = key
-        out = self.grad_fn(self.params, batch, **options)
+        batches = batch if self.batch_arguments > 1 else (batch,)
+        out = self.grad_fn(self.params, *batches, **options)
         if not isinstance(out, tuple) or len(out) < 2:
             raise TypeError(
                 "grad_fn must return (value, gradients), as the function that dp_value_and_grad "
                 f"returns does; got {type(out).__name__}."
             )
         return jax.tree_util.tree_leaves(out[1])
+
+    def _rows(self, tree: Any, taken: np.ndarray) -> Any:
+        return jax.tree_util.tree_map(lambda x: np.asarray(x)[taken], tree)
+
+    def _keyword(self, name: str, taken: np.ndarray) -> Any:
+        """A keyword argument, with its rows as those of the batch if it has one for each example."""
+        value = self.kwargs[name]
+        return (
+            value
+            if name not in self.cut_keywords
+            else jax.tree_util.tree_map(
+                lambda x: np.asarray(x)[taken] if np.shape(x)[:1] == (self.size,) else x, value
+            )
+        )
+
+    @property
+    def cut_keywords(self) -> list[str]:
+        """The keyword arguments that are cut along with the batch."""
+        if self.size < 2:
+            return []
+        return [
+            name
+            for name, value in self.kwargs.items()
+            if name not in self.shared and any(batch_sized_leaves(value, self.size))
+        ]
+
+    def with_shared(self, names: Sequence[str]) -> Subject:
+        """The same with these keyword arguments left as they are."""
+        return dataclasses.replace(self, shared=(*self.shared, *names))
 
     def leaves(
         self, real: np.ndarray, key: Any, rows: np.ndarray | None = None

@@ -23,6 +23,7 @@ from bk_jax import _compat
 from bk_jax.peft.select import Match, selected
 from bk_jax.peft.weights import Weight, listing, trace
 from bk_jax.replay import Replay
+from bk_jax.sharing import sharing
 from bk_jax.sites import Path
 from bk_jax.trace import arrays_of, flatten_parameters, merge_arrays
 
@@ -71,6 +72,8 @@ class Lora:
 
         outs, _ = Replay(visit, is_sliced)(program.jaxpr, program.arrays, extras)
         return jax.tree_util.tree_unflatten(program.out_tree, outs)
+
+    sharing(loss_fn, "frozen")
 
     def merge(self, params: Any, adapters: Adapters) -> Any:
         """Plain parameters with the updates added: the original model, with the same outputs."""

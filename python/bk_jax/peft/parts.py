@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax.peft.select import Match, selected
+from bk_jax.sharing import sharing
 from bk_jax.trace import flatten_parameters
 
 
@@ -79,4 +80,4 @@ def with_frozen(loss_fn: Callable[..., Any]) -> Callable[..., Any]:
         params = jax.tree_util.tree_map(jnp.asarray, combine(trainable, frozen))
         return loss_fn(params, *args, **kwargs)
 
-    return loss_of_part
+    return sharing(loss_of_part, "frozen")

@@ -121,7 +121,7 @@ def fit(
     checks.whole_number("report_every", every, 1)
     limit = steps_within(plan, stop_at_epsilon)
     loader = Loader(data, PoissonSampler.of(plan), physical_batch_size)
-    grad_fn = steps.make_grad_fn(loss_fn, plan, options)
+    grad_fn = steps.make_grad_fn(loss_fn, plan, options, loss_kwargs or ())
     make_step = steps.step_as_one if physical_batch_size is None else steps.step_in_parts
     state = steps.initial_state(optimizer, params)
     fixed = jax.device_put(dict(loss_kwargs or {}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -40,8 +40,17 @@ class Seen(NamedTuple):
 TakeStep = Callable[[State, Loader, Step], tuple[State, Seen]]
 
 
-def make_grad_fn(loss_fn: Callable[..., Any], plan: PrivacyPlan, options: Mapping[str, Any]) -> Any:
-    """The private gradient of the plan; `options` are further ones of `dp_value_and_grad`."""
+def make_grad_fn(
+    loss_fn: Callable[..., Any],
+    plan: PrivacyPlan,
+    options: Mapping[str, Any],
+    constants: Iterable[str],
+) -> Any:
+    """The private gradient of the plan; `options` are further ones of `dp_value_and_grad`.
+
+    `constants` name arguments of the loss that are the same at every step: they can not be data of the
+    examples of a batch, which change.
+    """
     for name in options:
         if name in DECIDED:
             raise ValueError(
@@ -53,7 +62,10 @@ def make_grad_fn(loss_fn: Callable[..., Any], plan: PrivacyPlan, options: Mappin
             f"prng_argnum must be 2, for a loss that is loss_fn(params, batch, key); got "
             f"{options['prng_argnum']!r}."
         )
-    return bk_jax.dp_value_and_grad(loss_fn, return_stats=True, **(plan.options() | dict(options)))
+    given = options.get("shared_argnames", ())
+    shared = (*((given,) if isinstance(given, str) else given), *constants)
+    chosen = plan.options() | dict(options) | {"shared_argnames": shared}
+    return bk_jax.dp_value_and_grad(loss_fn, return_stats=True, **chosen)
 
 
 def step_as_one(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> TakeStep:
