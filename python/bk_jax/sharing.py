@@ -93,16 +93,18 @@ def check_shared(
         raise ValueError(_refusal(loss_fn, signature, found, size))
 
 
-def batch_sized_leaves(value: Any, size: int) -> Iterator[str]:
+def batch_sized_leaves(value: Any, size: int) -> list[str]:
     """Paths of the arrays, or lists of numbers, in a tree that have one entry for each example."""
 
     def is_numbers(node: Any) -> bool:
         return isinstance(node, list | tuple) and len(node) == size and all(map(_is_number, node))
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(value, is_leaf=is_numbers)
-    for path, leaf in leaves:
-        if is_numbers(leaf) or (is_array(leaf) and leaf.ndim > 0 and leaf.shape[0] == size):
-            yield jax.tree_util.keystr(path, simple=True, separator="/")
+    return [
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for path, leaf in leaves
+        if is_numbers(leaf) or (is_array(leaf) and leaf.shape[:1] == (size,))
+    ]
 
 
 def _is_number(value: Any) -> bool:

@@ -71,13 +71,13 @@ class Subject:
     def _keyword(self, name: str, taken: np.ndarray) -> Any:
         """A keyword argument, with its rows as those of the batch if it has one for each example."""
         value = self.kwargs[name]
-        return (
-            value
-            if name not in self.cut_keywords
-            else jax.tree_util.tree_map(
-                lambda x: np.asarray(x)[taken] if np.shape(x)[:1] == (self.size,) else x, value
-            )
-        )
+        if name not in self.cut_keywords:
+            return value
+
+        def cut(x: Any) -> Any:
+            return np.asarray(x)[taken] if np.shape(x)[:1] == (self.size,) else x
+
+        return jax.tree_util.tree_map(cut, value)
 
     @property
     def cut_keywords(self) -> list[str]:
@@ -87,7 +87,7 @@ class Subject:
         return [
             name
             for name, value in self.kwargs.items()
-            if name not in self.shared and any(batch_sized_leaves(value, self.size))
+            if name not in self.shared and batch_sized_leaves(value, self.size)
         ]
 
     def with_shared(self, names: Sequence[str]) -> Subject:
