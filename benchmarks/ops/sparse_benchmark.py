@@ -21,7 +21,9 @@ from machine import describe
 from report import HEADER, show
 
 from bk_jax import ops
-from bk_jax.ops.embedding import clipped_scatter_twin, embedding_norm_twin, tied_cross_twin
+from bk_jax.ops.clipped_scatter import clipped_scatter_twin
+from bk_jax.ops.embedding_norm import embedding_norm_twin
+from bk_jax.ops.tied_cross import tied_cross_twin
 
 VOCABULARY = 50257
 

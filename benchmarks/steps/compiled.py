@@ -3,8 +3,8 @@
     task = step_models.make("mlp", abstract=True)
     compile_step(task, "auto").peak
 
-Names: `plain` is `jax.value_and_grad`; a method of `bk_jax.methods` clips without noise; `noise` is
-`auto` with noise.
+Names: `plain` is `jax.value_and_grad`; a method of `bk_jax.planning.methods` clips without
+noise; `noise` is `auto` with noise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from step_models import Task
 
 import bk_jax
-from bk_jax.methods import METHODS
+from bk_jax.planning.methods import METHODS
 
 # In the order of the paper, the slowest first; ours last.
 PAPER = ("tf_privacy", "opacus", "fast_grad_clip", "ghost_clip", "mix_ghost_clip")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bk_jax._diagnose import diagnose
     from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
     from bk_jax.overhead import tax
-    from bk_jax.sharing import BatchSizedConstantWarning
+    from bk_jax.program.shared_data import BatchSizedConstantWarning
 
 __version__ = "0.1.0"
 

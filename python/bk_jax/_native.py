@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from bk_jax._compat import struct_like
-from bk_jax.manual import vary_together
+from bk_jax.sharding.varying import vary_together
 
 TARGETS = (
     "bk_ghost_norm",

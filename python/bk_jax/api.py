@@ -13,20 +13,16 @@ import jax.numpy as jnp
 
 from bk_jax import validate
 from bk_jax.clip import Clipping, ClippingFunction, make_clipping
-from bk_jax.clipped_sum import ClippedSum, Task, clipped_sum
-from bk_jax.explain import Explanation, make_explanation
-from bk_jax.isolation import check_collectives, isolate
-from bk_jax.manual import Manual, check_loss, check_noise, vary
-from bk_jax.manual import find as find_manual
-from bk_jax.methods import Method, get_method
-from bk_jax.microbatch import in_microbatches
 from bk_jax.noise import add_noise
 from bk_jax.ops.numerics import accumulation_dtype
-from bk_jax.plan import Plan, make_plan
-from bk_jax.routes import force_routes
-from bk_jax.sharing import check_shared, warn_constants
-from bk_jax.sites import find_sites
-from bk_jax.trace import (
+from bk_jax.planning.explain import Explanation, make_explanation
+from bk_jax.planning.methods import Method, get_method
+from bk_jax.planning.plan import Plan, make_plan
+from bk_jax.planning.routes import force_routes
+from bk_jax.program.isolation import check_collectives, isolate
+from bk_jax.program.shared_data import check_shared, warn_constants
+from bk_jax.program.sites import find_sites
+from bk_jax.program.trace import (
     Parameters,
     Signature,
     Traced,
@@ -35,6 +31,11 @@ from bk_jax.trace import (
     merge_arrays,
     trace_loss,
 )
+from bk_jax.sharding.manual import Manual, check_loss, check_noise
+from bk_jax.sharding.manual import find as find_manual
+from bk_jax.sharding.varying import vary
+from bk_jax.summing.clipped_sum import ClippedSum, Task, clipped_sum
+from bk_jax.summing.microbatch import in_microbatches
 
 
 class Stats(NamedTuple):
@@ -108,7 +109,7 @@ def dp_value_and_grad(
       shared_argnames: names of arguments that are public and the same for all examples. Needed only
         for one that happens to have as many rows as the batch: without it that is an error, because
         it looks like data of the examples (labels) that `batch_argnums` forgot.
-      method: `"auto"`, or a method of the paper by name; see `bk_jax.methods`.
+      method: `"auto"`, or a method of the paper by name; see `bk_jax.planning.methods`.
       routes: forces the route of parameters, as a mapping from patterns of their paths to `"ghost"`,
         `"fused"`, `"store"`, `"sparse"` or `"leaf"`, for example `{"*/kernel": "ghost"}`.
       microbatch_size: computes the sum in a scan over this many examples at a time, for batches that
@@ -254,7 +255,11 @@ class DPValueAndGrad:
         prng = signature.prng_argnum
         keys = None if prng is None else jax.random.split(args[prng], size)
         manual = find_manual(jax.tree_util.tree_leaves(batch))
-        return manual.copies(parameters), (batch, keys), size
+        if manual.examples:
+            paths = [leaf.path for leaf in parameters.leaves]
+            copies = manual.copies(paths, parameters.arrays)
+            parameters = dataclasses.replace(parameters, arrays=copies)
+        return parameters, (batch, keys), size
 
     def _clipping(self, parameters: Parameters) -> Clipping:
         tree = parameters.treedef.children()[0] if self.single else parameters.treedef

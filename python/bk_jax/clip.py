@@ -13,7 +13,7 @@ import numpy as np
 
 from bk_jax import validate
 from bk_jax.ops.clip_factor import clip_factor, safe_factor, total_norm
-from bk_jax.partition import Rule, Shards, partitioned
+from bk_jax.sharding.partition import Rule, Shards, partitioned
 
 ClippingFunction = Callable[[jax.Array], jax.Array]
 

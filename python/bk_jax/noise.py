@@ -21,11 +21,11 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import ops
-from bk_jax.manual import NOT_MANUAL, Manual, place
 from bk_jax.ops.chacha import KEY_WORDS
 from bk_jax.ops.numerics import accumulation_dtype
-from bk_jax.partition import Rule, Shards, partitioned
 from bk_jax.random import is_chacha
+from bk_jax.sharding.manual import NOT_MANUAL, Manual, place
+from bk_jax.sharding.partition import Rule, Shards, partitioned
 
 # "bkjx": keeps noise apart from what a user draws from the same key, unless they fold in just this.
 NOISE_TAG = 0x626B6A78

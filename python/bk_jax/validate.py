@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bk_jax.ops.clip_factor import CLIPPING_NAMES
+
 # Keyword arguments of a private gradient, and what they are.
 OWN_OPTIONS = {"key": "the key of the noise", "is_padding_example": "rows that do not count"}
 # Half a unit in the last place of float32, relative to 1.
 LEAST_NOISE = 2.0**-24
-CLIPPING_NAMES = ("abadi", "automatic", "normalize", "indicator")
 
 
 def concrete(value: Any, name: str) -> float | None:

@@ -28,7 +28,7 @@ from audit.mechanisms import (
     without_noise,
 )
 from bk_jax.audit import AuditError, assert_sensitivity
-from bk_jax.methods import METHODS
+from bk_jax.planning.methods import METHODS
 
 SIZES = (2, 3, 1)
 

@@ -14,8 +14,8 @@ from step_models.beit import relative_positions
 
 import bk_jax
 from bk_jax import _native
-from bk_jax.flops import count_flops
-from bk_jax.methods import METHODS
+from bk_jax.planning.flops import count_flops
+from bk_jax.planning.methods import METHODS
 
 B, WIDTHS = 2, (5, 7, 11)
 

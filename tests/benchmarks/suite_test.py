@@ -22,7 +22,7 @@ from comparisons import Comparison
 from resident import peak_while
 from store import Store
 
-from bk_jax.methods import METHODS
+from bk_jax.planning.methods import METHODS
 
 TINY = Comparison("tiny", "time", "mlp", {"batch": 2, "width": 4, "depth": 1}, ("auto",))
 

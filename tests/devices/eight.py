@@ -20,13 +20,14 @@ from jax.sharding import PartitionSpec as P
 from support.documents import ROOT, RUN_ELSEWHERE, run_python
 
 import bk_jax
-from bk_jax import _native, hlo, partition
-from bk_jax.blocks import tied
-from bk_jax.blocks.dense import Dense, Operands
+from bk_jax import _native, hlo
 from bk_jax.hlo import cli
 from bk_jax.hlo.collectives import find_collectives
 from bk_jax.noise import add_noise
-from bk_jax.norms import squared_norms
+from bk_jax.sharding import partition
+from bk_jax.summing.blocks import tied
+from bk_jax.summing.blocks.dense import Dense, Operands
+from bk_jax.summing.norms import squared_norms
 from devices.networks import MODELS, Model
 
 LAYOUTS = {  # layout: sizes of the axes data and model

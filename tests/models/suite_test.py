@@ -16,7 +16,7 @@ from support import oracle
 from support.tolerance import assert_within, eps, norm_rtol
 
 import bk_jax
-from bk_jax.methods import METHODS
+from bk_jax.planning.methods import METHODS
 from models import adapters, convolutions, flow, mlp, recurrent, stacked, transformers
 from models.model import Model, cast
 

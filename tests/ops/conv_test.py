@@ -11,7 +11,9 @@ from support.structure import fresh_jit
 from support.tolerance import assert_bits_equal, assert_within, eps
 
 from bk_jax import ops
-from bk_jax.ops.conv import conv_grad_twin, conv_norm_twin, conv_sum_twin
+from bk_jax.ops.conv_grad import conv_grad_twin
+from bk_jax.ops.conv_norm import conv_norm_twin
+from bk_jax.ops.conv_sum import conv_sum_twin
 
 # images, input and output sizes, channels, window
 CASES = [
@@ -131,7 +133,7 @@ def test_one_bad_example(implementation, form, bad):
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 def test_patches_make_a_dense_layer(monkeypatch, case, slices):
     """Their products with output gradients are the kernel's gradients, up to the order of d."""
-    monkeypatch.setattr("bk_jax.ops.patches.MAX_SLICES", slices)
+    monkeypatch.setattr("bk_jax.ops.conv_patches.MAX_SLICES", slices)
     window = case[-1]
     x, g = operands(case, small_integers, np.float32)
     patches, rows = ops.conv_patches(x, g.shape[2:5], window), ops.conv_rows(g, window.groups)

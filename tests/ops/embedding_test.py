@@ -11,7 +11,9 @@ from support.structure import fresh_jit
 from support.tolerance import assert_bits_equal, assert_within, eps
 
 from bk_jax import ops
-from bk_jax.ops.embedding import clipped_scatter_twin, embedding_norm_twin, tied_cross_twin
+from bk_jax.ops.clipped_scatter import clipped_scatter_twin
+from bk_jax.ops.embedding_norm import embedding_norm_twin
+from bk_jax.ops.tied_cross import tied_cross_twin
 
 ROWS, BATCH, TOKENS, WIDTH = 5, 3, 7, 2
 

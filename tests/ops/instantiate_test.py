@@ -13,7 +13,8 @@ from support.structure import fresh_jit
 from support.tolerance import assert_bits_equal, assert_within, eps
 
 from bk_jax import ops
-from bk_jax.ops.instantiate import direct_norm_twin, per_sample_grad_twin
+from bk_jax.ops.direct_norm import direct_norm_twin
+from bk_jax.ops.per_sample_grad import per_sample_grad_twin
 
 SIZES = [(1, 7, 9), (5, 3, 4), (0, 3, 2), (3, 17, 49), (330, 7, 17), (2, 0, 3)]
 

@@ -9,7 +9,7 @@ import pytest
 from support.structure import custom_calls
 
 from bk_jax import _native, ops
-from bk_jax.ops.sums import NATIVE_ELEMENTS
+from bk_jax.ops.weighted_sum import NATIVE_ELEMENTS
 
 KEY = np.arange(8, dtype=np.uint32)
 IDS = np.zeros((2, 3), np.int32)

@@ -19,7 +19,7 @@ from support.tolerance import assert_within
 
 import bk_jax
 from bk_jax import peft
-from bk_jax.flops import count_flops
+from bk_jax.planning.flops import count_flops
 
 MODELS = [
     mlp.mlp_linen,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bk_jax import ops
-from bk_jax.ops.sums import NATIVE_ELEMENTS
+from bk_jax.ops.weighted_sum import NATIVE_ELEMENTS
 from support.arrays import normals
 
 BATCH, T, D, P, ROWS = 6, 40, 48, 56, 30

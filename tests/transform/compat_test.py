@@ -9,8 +9,9 @@ import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from bk_jax import _compat, book, replay, sites, views
-from bk_jax.rules import USE_RULES
+from bk_jax import _compat
+from bk_jax.program import book, replay, sites, views
+from bk_jax.program.rules import USE_RULES
 from transform.steps import count_up, equations
 
 prims = _compat.prims

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bk_jax
-from bk_jax.methods import METHODS
+from bk_jax.planning.methods import METHODS
 from transform.steps import count_up
 
 PARAMS = {

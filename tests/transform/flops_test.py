@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from bk_jax.flops import count_flops
+from bk_jax.planning.flops import count_flops
 from transform.steps import count_up
 
 A, B = count_up(2, 3), count_up(3, 5)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bk_jax.cost import GramCost, LayerCost
-from bk_jax.methods import METHODS, choose_auto, get_method
+from bk_jax.planning.cost import GramCost, LayerCost
+from bk_jax.planning.methods import METHODS, choose_auto, get_method
 
 # p d = 200: 2 T^2 = 162 < 200 for T = 9, and 2 T^2 = 200 for T = 10.
 SHORT, LONG = LayerCost(1, 9, 20, 10), LayerCost(1, 10, 20, 10)

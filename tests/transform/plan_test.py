@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bk_jax import plan as plan_module
+from bk_jax.planning import plan as plan_module
 from transform.steps import count_up, plan_of
 
 W, X = count_up(4, 4), count_up(2, 4)

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bk_jax.methods import ROUTES
-from bk_jax.routes import ALLOWED
+from bk_jax.planning.methods import ROUTES
+from bk_jax.planning.routes import ALLOWED
 from transform.steps import count_up, plan_of
 
 W, X = count_up(4, 4), count_up(2, 4)

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 from support.oracle import check_against_oracle
 
-from bk_jax import plan as plan_module
+from bk_jax.planning import plan as plan_module
 from transform.steps import count_up, plan_of
 
 T, D = 5, 16

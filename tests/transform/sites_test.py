@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bk_jax.sites import ScanAxis, find_sites
+from bk_jax.program.sites import ScanAxis, find_sites
 from transform.steps import count_up, only_site, sites_of
 
 W, X = count_up(3, 3), count_up(2, 3)

@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from bk_jax.methods import get_method
-from bk_jax.plan import Plan, make_plan
-from bk_jax.routes import force_routes
-from bk_jax.sites import Sites, find_sites
-from bk_jax.trace import Leaf
+from bk_jax.planning.methods import get_method
+from bk_jax.planning.plan import Plan, make_plan
+from bk_jax.planning.routes import force_routes
+from bk_jax.program.sites import Sites, find_sites
+from bk_jax.program.trace import Leaf
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:

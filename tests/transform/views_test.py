@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bk_jax.views import View, elements_read, strip_transposes, transpose_view
+from bk_jax.program.views import View, elements_read, strip_transposes, transpose_view
 from transform.steps import count_up, only_site, sites_of
 
 ONES = np.ones(8, np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bk_jax.methods import METHODS
+from bk_jax.planning.methods import METHODS
 from complexity import modules, printed
 from complexity.layers import Layer, Model
 from complexity.markdown import markdown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bk_jax.methods import METHODS
+from bk_jax.planning.methods import METHODS
 from complexity import compared, layers, modules, printed
 from complexity.layers import Layer
 from complexity.markdown import by_row, markdown, notes, of_model, pair

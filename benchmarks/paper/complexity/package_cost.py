@@ -10,9 +10,9 @@ import jax
 import numpy as np
 from jax import lax
 
-from bk_jax.cost import LayerCost
-from bk_jax.methods import METHODS, Method
-from bk_jax.rules import conv
+from bk_jax.planning.cost import LayerCost, gram_cost
+from bk_jax.planning.methods import METHODS, Method
+from bk_jax.program.rules import conv
 from complexity.layers import Layer, Model
 
 
@@ -37,7 +37,7 @@ def layer_cost(layer: Layer) -> LayerCost:
     if layer.kind != "conv":
         return LayerCost(layer.groups, layer.t, layer.d, layer.p)
     use = _conv_use(layer)
-    return LayerCost(*use.sizes, kept_d=use.kept_d, gram=use.gram(1))
+    return LayerCost(*use.sizes, kept_d=use.kept_d, gram=gram_cost(use, 1))
 
 
 def _conv_use(layer: Layer) -> conv.ConvUse:

@@ -19,8 +19,8 @@ from bk_jax.audit.neighbours import Moved, Neighbours
 from bk_jax.audit.noise import check_noise
 from bk_jax.audit.subject import AuditError, Subject
 from bk_jax.ops.chacha import KEY_WORDS
-from bk_jax.sharing import BatchSizedConstantWarning
-from bk_jax.trace import Signature
+from bk_jax.program.shared_data import BatchSizedConstantWarning
+from bk_jax.program.trace import Signature
 
 NUM_KEYS = 32
 RELATIONS = ("ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bk_jax import validate
-from bk_jax.sharing import batch_sized_leaves
+from bk_jax.program.shared_data import batch_sized_leaves
 
 
 class AuditError(AssertionError):

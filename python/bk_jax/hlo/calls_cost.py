@@ -1,4 +1,4 @@
-"""Flops of our custom calls from the shapes that they are given, as in `bk_jax.cost`.
+"""Flops of our custom calls from the shapes that they are given, as in `bk_jax.planning.cost`.
 
 Activations and output gradients come as `[B, N, T, d]` or, for one weight, as matrices `[B T, d]`; the
 number of examples is then that of the norms or factors.

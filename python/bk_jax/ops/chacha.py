@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
-from bk_jax.manual import vary_together
+from bk_jax.sharding.varying import vary_together
 
 CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
 KEY_WORDS = 8

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
-from bk_jax.ops import border
+from bk_jax.ops import _border
 from bk_jax.ops.numerics import accumulation_dtype, common_dtype
 
 
@@ -43,7 +43,7 @@ def clipped_gemm(
     # scatter), a reshape of it would be a copy.
     one = shape[0] == 1
     out = jax.ShapeDtypeStruct(shape[1:] if one else shape, out_dtype)
-    shapes = border.rows({0: lhs, 2: rhs})
+    shapes = _border.rows({0: lhs, 2: rhs})
     operands = (lhs.astype(dtype), factor.astype(out_dtype), rhs.astype(dtype))
     if initial is None:
         (result,) = _native.call(

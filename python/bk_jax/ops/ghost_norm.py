@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _native
-from bk_jax.ops import border
+from bk_jax.ops import _border
 from bk_jax.ops.numerics import (
     SquaredNorms,
     accumulation_dtype,
@@ -42,7 +42,7 @@ def ghost_norm(a: jax.Array, g: jax.Array) -> SquaredNorms:
     dtype = common_dtype(a.dtype, g.dtype)
     a, g = a.astype(dtype), g.astype(dtype)
     out = jax.ShapeDtypeStruct((a.shape[0],), accumulation_dtype(dtype))
-    shapes = border.rows({0: a, 1: g})
+    shapes = _border.rows({0: a, 1: g})
     norms = _native.call("bk_ghost_norm", ghost_norm_twin, [out, out], a, g, shapes=shapes)
     return SquaredNorms(*norms)
 

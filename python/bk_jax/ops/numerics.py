@@ -15,6 +15,13 @@ class SquaredNorms(NamedTuple):
     upper: jax.Array
 
 
+class SignedBound(NamedTuple):
+    """Numbers of either sign: the best estimate, and a bound that is never below the truth."""
+
+    estimate: jax.Array
+    upper: jax.Array
+
+
 def accumulation_dtype(*dtypes: Any) -> Any:
     """float64 when any input is, else float32."""
     return jnp.float64 if any(jnp.dtype(d) == jnp.float64 for d in dtypes) else jnp.float32
@@ -34,8 +41,8 @@ def inflate(value: jax.Array, operations: int) -> jax.Array:
     """A bound on a sum of non-negative terms that went through at most `operations` roundings.
 
     Each rounding takes away at most a factor `1 - u`; `1 + 2 k u` covers `(1 - u) ** -k` and the
-    rounding of this product for every `k u < 1/4`. A sum that underflowed to 0 may stand for anything
-    up to the smallest normal number per term, so that much is added.
+    rounding of this product for every `k u < 1/4`. Underflow is not covered: terms that were flushed to
+    0 are the caller's to add.
     """
     dtype = value.dtype
     factor = 1.0 + 2.0 * (operations + 2) * unit_roundoff(dtype)

@@ -15,7 +15,7 @@ from bk_jax.overhead.profile import Profile
 from bk_jax.overhead.report import Tax
 from bk_jax.overhead.rows import Program, make_rows, read_program
 from bk_jax.overhead.steps import Step, plain_step, private_step
-from bk_jax.trace import arrays_of, flatten_parameters
+from bk_jax.program.trace import arrays_of, flatten_parameters
 
 REFUSED = ("return_stats",)
 SHARE_OF_PROFILE = 0.25  # of the budget

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bk_jax._extras import require
 from bk_jax.overhead.report import shorten
-from bk_jax.privacy.extras import require
 
 if TYPE_CHECKING:
     from bk_jax.overhead.report import Tax

@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bk_jax.explain import Explanation
 from bk_jax.hlo.loading import load
 from bk_jax.overhead.flow import HOLDING
 from bk_jax.overhead.owners import CLIPPING, SHARED, executed, find_owners
 from bk_jax.overhead.prediction import Rates, Work, fit_rates, rates_by_flops, work_of
 from bk_jax.overhead.profile import Profile
 from bk_jax.overhead.report import OUTSIDE, Row
+from bk_jax.planning.explain import Explanation
 
 Charged = dict[str, float]
 

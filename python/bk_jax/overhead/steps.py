@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax.api import DPValueAndGrad
-from bk_jax.trace import Signature, arrays_of, flatten_parameters, merge_arrays
+from bk_jax.program.trace import Signature, arrays_of, flatten_parameters, merge_arrays
 
 
 @dataclasses.dataclass(frozen=True)

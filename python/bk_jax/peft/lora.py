@@ -22,10 +22,10 @@ import numpy as np
 from bk_jax import _compat
 from bk_jax.peft.select import Match, selected
 from bk_jax.peft.weights import Weight, listing, trace
-from bk_jax.replay import Replay
-from bk_jax.sharing import sharing
-from bk_jax.sites import Path
-from bk_jax.trace import arrays_of, flatten_parameters, merge_arrays
+from bk_jax.program.replay import Replay
+from bk_jax.program.shared_data import sharing
+from bk_jax.program.sites import Path
+from bk_jax.program.trace import arrays_of, flatten_parameters, merge_arrays
 
 Adapters = dict[str, dict[str, Any]]
 

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax.peft.select import Match, selected
-from bk_jax.sharing import sharing
-from bk_jax.trace import flatten_parameters
+from bk_jax.program.shared_data import sharing
+from bk_jax.program.trace import flatten_parameters
 
 
 def partition(params: Any, match: Match) -> tuple[Any, Any]:

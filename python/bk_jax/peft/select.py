@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bk_jax.trace import Leaf
+from bk_jax.program.trace import Leaf
 
 Match = str | Sequence[str] | Callable[[str, Any], bool]
 

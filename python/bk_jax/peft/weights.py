@@ -1,8 +1,8 @@
 """The weights of a traced program that a low-rank update can be added to.
 
-A *weight* is what the program multiplies by, found by `bk_jax.sites` and joined as in `bk_jax.plan`: a
-leaf, a part of one (a fused projection that is split first is three weights), or several leaves that
-are concatenated first. All uses of a weight share one adapter, also those of its transpose. Of a stack
+A *weight* is what the program multiplies by, found by `bk_jax.program.sites` and joined as in
+`bk_jax.planning.plan`: a leaf, a part of one (a fused projection that is split first is three weights),
+or several leaves that are concatenated first. All uses of a weight share one adapter, also those of its transpose. Of a stack
 of weights that a `scan` runs over, or of the experts of a batched product, each has its own.
 """
 
@@ -16,14 +16,14 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _compat
-from bk_jax.blocks.dense import to_weight
-from bk_jax.blocks.kept import stack_lengths, to_leaves
-from bk_jax.methods import get_method
 from bk_jax.peft.select import Match, selected
-from bk_jax.plan import Block, Plan, make_plan
-from bk_jax.routes import force_routes
-from bk_jax.sites import Site, find_sites
-from bk_jax.trace import Leaf, flatten_parameters
+from bk_jax.planning.methods import get_method
+from bk_jax.planning.plan import Block, Plan, make_plan
+from bk_jax.planning.routes import force_routes
+from bk_jax.program.sites import Site, find_sites
+from bk_jax.program.trace import Leaf, flatten_parameters
+from bk_jax.summing.blocks.dense import to_weight
+from bk_jax.summing.blocks.kept import stack_lengths, to_leaves
 
 
 @dataclasses.dataclass(frozen=True)

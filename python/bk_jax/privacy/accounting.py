@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bk_jax.privacy.extras import require
+from bk_jax._extras import require
 
 if TYPE_CHECKING:
     from bk_jax.privacy.privacy_plan import PrivacyPlan

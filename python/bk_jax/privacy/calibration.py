@@ -6,8 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
+from bk_jax._extras import require
 from bk_jax.privacy import accounting, checks
-from bk_jax.privacy.extras import require
 from bk_jax.privacy.privacy_plan import PrivacyPlan
 
 GRID_ERROR = 5e-4  # share of epsilon that the grid of the "pld" accountant may add

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bk_jax._extras import require
 from bk_jax.noise import add_noise
 from bk_jax.privacy import checks
-from bk_jax.privacy.extras import require
 
 
 class GaussianState(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from bk_jax.privacy.extras import require
+from bk_jax._extras import require
 
 KEPT = 2  # the last one, and the one before in case the machine lost power while writing
 

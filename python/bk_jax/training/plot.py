@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bk_jax.privacy.extras import require
+from bk_jax._extras import require
 from bk_jax.training.history import Point
 
 COLOUR, PALE, INK = "#1f6f8b", "#9a9a9a", "#333333"

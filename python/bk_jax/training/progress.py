@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bk_jax.privacy.extras import require
+from bk_jax._extras import require
 from bk_jax.training.history import Point
 
 

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 import bk_jax
+from bk_jax._extras import require
 from bk_jax.privacy import PrivacyPlan, Step
-from bk_jax.privacy.extras import require
 from bk_jax.sampling import Loader, accumulated
 
 DECIDED = {"argnums", "batch_argnums", "has_aux", "return_stats"}

@@ -1,0 +1,47 @@
+"""Per-sample gradient: the gradients of a dense layer, one for each example, with their norms."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bk_jax import _native
+from bk_jax.ops import _border
+from bk_jax.ops._dense import dense_operands
+from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
+from bk_jax.ops.sum_of_squares import sum_of_squares
+
+
+class PerSampleGrads(NamedTuple):
+    """Gradients `[B, N, M, K]`, and the squared norms of what is in them."""
+
+    gradients: jax.Array
+    norms: SquaredNorms
+
+
+def per_sample_grad(lhs: jax.Array, rhs: jax.Array) -> PerSampleGrads:
+    """`lhs[i, n]^T rhs[i, n]` for every example, with its squared norm, in one pass.
+
+    >>> import jax.numpy as jnp
+    >>> grads = per_sample_grad(jnp.full((1, 1, 1, 2), 2.0), jnp.full((1, 1, 1, 1), 3.0))
+    >>> print(grads.gradients.ravel(), grads.norms.estimate)
+    [6. 6.] [72.]
+    """
+    lhs, rhs = dense_operands("per_sample_grad", lhs, rhs)
+    dtype = accumulation_dtype(lhs.dtype)
+    grad = jax.ShapeDtypeStruct((*lhs.shape[:2], lhs.shape[3], rhs.shape[3]), dtype)
+    norm = jax.ShapeDtypeStruct(lhs.shape[:1], dtype)
+    gradients, *norms = _native.call(
+        "bk_per_sample_grad", per_sample_grad_twin, [grad, norm, norm], lhs, rhs,
+        shapes=_border.rows({0: lhs, 1: rhs}),
+    )  # fmt: skip
+    return PerSampleGrads(gradients, SquaredNorms(*norms))
+
+
+def per_sample_grad_twin(lhs: jax.Array, rhs: jax.Array) -> tuple[jax.Array, ...]:
+    """The same in plain JAX."""
+    dtype = accumulation_dtype(lhs.dtype, rhs.dtype)
+    gradients = jnp.einsum("bntm,bntk->bnmk", lhs, rhs, preferred_element_type=dtype)
+    return gradients, *sum_of_squares(gradients)

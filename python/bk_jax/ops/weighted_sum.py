@@ -1,0 +1,38 @@
+"""Weighted sum: clipped sums of per-example gradients that exist in memory."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from bk_jax import _native
+from bk_jax.ops.numerics import accumulation_dtype
+
+# Arrays with fewer elements are left to XLA, which fuses their sum with its neighbours.
+NATIVE_ELEMENTS = 1 << 16
+
+
+def weighted_sum(factor: jax.Array, gradients: jax.Array) -> jax.Array:
+    """`sum_i factor[i] * gradients[i]`; an example with the factor 0 is not read.
+
+    >>> import jax.numpy as jnp
+    >>> print(weighted_sum(jnp.asarray([2.0, 0.0]), jnp.asarray([[1.0, 3.0], [jnp.nan, 1.0]])))
+    [2. 6.]
+    """
+    dtype = accumulation_dtype(gradients.dtype)
+    factor = factor.astype(dtype)
+    if gradients.size < NATIVE_ELEMENTS:
+        return weighted_sum_twin(factor, gradients)[0]
+    out = jax.ShapeDtypeStruct(gradients.shape[1:], dtype)
+    (total,) = _native.call("bk_weighted_sum", weighted_sum_twin, [out], factor, gradients)
+    return total
+
+
+def weighted_sum_twin(factor: jax.Array, gradients: jax.Array) -> tuple[jax.Array]:
+    """The same in plain JAX; XLA's sum over the first of three axes is very slow on a CPU."""
+    shape = gradients.shape[1:]
+    flat = gradients.reshape(len(gradients), math.prod(shape))
+    scaled = flat.astype(factor.dtype) * factor[:, None]
+    return (jnp.sum(jnp.where(factor[:, None] != 0, scaled, 0), axis=0).reshape(shape),)

@@ -1,0 +1,9 @@
+"""Planning: what to do with each parameter, why, and at what cost.
+
+| module | does |
+|---|---|
+| `methods`, `routes` | the systems of the paper, and routes forced by path |
+| `cost`, `flops` | numbers of operations and bytes by shape |
+| `plan` | a route for every parameter, or a tap on it |
+| `explain` | the plan as a table |
+"""

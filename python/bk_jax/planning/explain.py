@@ -1,0 +1,198 @@
+"""Explain: a table of what happens to every parameter, why, and what it costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.flops import count_flops
+from bk_jax.planning.plan import Block, Plan
+from bk_jax.planning.routes import ALLOWED
+from bk_jax.program.trace import Leaf, Traced
+
+EXPENSIVE_LEAF_BYTES = 1 << 18  # a tapped leaf of this size per example is worth a warning
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One parameter: its uses, its route, and flops and bytes per batch of the alternatives."""
+
+    path: str
+    shape: tuple[int, ...]
+    kind: str
+    uses: tuple[str, ...]
+    n: int
+    t: int
+    d: int
+    p: int
+    route: str
+    why: str
+    extra_flops: dict[str, int]
+    extra_bytes: dict[str, int]
+    share: float  # of the step's flops that the chosen route adds
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """The table and its totals; prints as text, shows as a table in a notebook."""
+
+    batch_size: int
+    rows: tuple[Row, ...]
+    non_private_flops: int
+    extra_flops: int
+    extra_bytes: int
+    warnings: tuple[str, ...]
+
+    @property
+    def flops_ratio(self) -> float:
+        """Flops of the private step divided by those of the ordinary one."""
+        return 1 + self.extra_flops / max(self.non_private_flops, 1)
+
+    def routes(self) -> dict[str, str]:
+        """The route of every parameter, by path; joined by + where its parts take several."""
+        out: dict[str, str] = {}
+        for row in self.rows:
+            known = out.get(row.path, "").split("+")
+            if row.route not in known:
+                out[row.path] = "+".join(filter(None, [*known, row.route]))
+        return out
+
+    def to_json(self) -> str:
+        """The table as JSON."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    def __str__(self) -> str:
+        cells = [_HEADER, *(_cells(row) for row in self.rows)]
+        widths = [max(len(line[i]) for line in cells) for i in range(len(_HEADER))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells]
+        lines.insert(1, "-" * len(lines[0]))
+        return "\n".join([line.rstrip() for line in lines] + self._closing())
+
+    def _closing(self) -> list[str]:
+        total = (
+            f"{self.batch_size} examples: {_si(self.non_private_flops)}flop without privacy, "
+            f"{_si(self.extra_flops)}flop more with it ({self.flops_ratio:.3f}x), "
+            f"{_si(self.extra_bytes)}B more kept"
+        )
+        return [total, *(f"warning: {text}" for text in self.warnings)]
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in _HEADER)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>"
+            for row in self.rows
+        )
+        closing = "".join(f"<p>{html.escape(line)}</p>" for line in self._closing())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{closing}"
+
+
+_HEADER = [
+    "parameter",
+    "shape",
+    "kind",
+    "N",
+    "T",
+    "d",
+    "p",
+    "route",
+    "extra flop",
+    "share",
+    "why",
+    "used at",
+]
+
+
+def _cells(row: Row) -> list[str]:
+    sizes = [str(v) for v in (row.n, row.t, row.d, row.p)]
+    flops = _si(row.extra_flops[row.route]) if row.route in row.extra_flops else "0"
+    uses = ", ".join(row.uses)
+    shape = "x".join(map(str, row.shape)) or "scalar"
+    share = f"{100 * row.share:.1f}%"
+    return [row.path, shape, row.kind, *sizes, row.route, flops, share, row.why, uses]
+
+
+def _si(value: float) -> str:
+    """A number with a unit prefix: 1234567 as '1.2 M'."""
+    power = max(0, min(int(math.log10(abs(value)) / 3), 5)) if value else 0
+    return f"{value / 1000**power:.3g} {'kMGTP'[power - 1] if power else ''}"
+
+
+def make_explanation(traced: Traced, plan: Plan, batch_size: int) -> Explanation:
+    """Describes a plan; flops of the ordinary step are three times those of the traced forward pass."""
+    ordinary = 3 * count_flops(traced.jaxpr) * batch_size
+    unpriced = []
+    for index, leaf in enumerate(traced.leaves):
+        blocks = [block for block in plan.blocks if index in block.leaves]
+        unpriced += [_block_row(traced.leaves, index, block, batch_size) for block in blocks]
+        if not blocks:
+            unpriced.append(_leaf_row(leaf, index, plan, batch_size))
+    extra = sum(row.extra_flops.get(row.route, 0) for row in unpriced)
+    total = max(ordinary + extra, 1)
+    rows = tuple(
+        dataclasses.replace(row, share=row.extra_flops.get(row.route, 0) / total)
+        for row in unpriced
+    )
+    extra_bytes = sum(row.extra_bytes.get(row.route, 0) for row in rows)
+    return Explanation(batch_size, rows, ordinary, extra, extra_bytes, _warnings(rows))
+
+
+def _block_row(leaves: Sequence[Leaf], index: int, block: Block, batch_size: int) -> Row:
+    leaf = leaves[index]
+    first = block.leaves[0] == index  # the others share its cost
+    routes = [*ALLOWED[block.kind], "leaf"] if first else []
+    cost = block.cost
+    return Row(
+        path=leaf.path,
+        shape=leaf.shape,
+        kind=block.kind,
+        uses=tuple(dict.fromkeys(site.source for site in block.sites)),
+        n=cost.n,
+        t=cost.t,
+        d=cost.d,
+        p=cost.p,
+        route=block.route,
+        why=block.why if first else f"one weight with {leaves[block.leaves[0]].path}",
+        extra_flops={r: batch_size * cost.extra_flops(r) for r in routes},
+        extra_bytes={r: batch_size * cost.extra_bytes(r) for r in routes},
+        share=0.0,
+    )
+
+
+def _leaf_row(leaf: Leaf, index: int, plan: Plan, batch_size: int) -> Row:
+    size = math.prod(leaf.shape)
+    itemsize = np.dtype(accumulation_dtype(leaf.dtype)).itemsize
+    cost = LayerCost(1, 1, 1, size, itemsize, itemsize)
+    unused = index in plan.unused
+    return Row(
+        path=leaf.path,
+        shape=leaf.shape,
+        kind="unused" if unused else "leaf",
+        uses=(),
+        n=1,
+        t=1,
+        d=1,
+        p=size,
+        route="none" if unused else "leaf",
+        why="the loss does not depend on it" if unused else plan.tapped[index],
+        extra_flops={} if unused else {"leaf": batch_size * cost.extra_flops("leaf")},
+        extra_bytes={} if unused else {"leaf": batch_size * cost.extra_bytes("leaf")},
+        share=0.0,
+    )
+
+
+def _warnings(rows: Sequence[Row]) -> tuple[str, ...]:
+    out = []
+    for row in rows:
+        if row.route == "leaf" and row.p * 4 >= EXPENSIVE_LEAF_BYTES:
+            out.append(
+                f"{row.path} ({'x'.join(map(str, row.shape))}) is tapped whole, which keeps "
+                f"{_si(row.extra_bytes['leaf'])}B per batch: {row.why}"
+            )
+    return tuple(out)

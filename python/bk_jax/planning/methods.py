@@ -1,0 +1,119 @@
+"""Methods: the systems that the Book-Keeping paper compares, as choices within one framework.
+
+| method | norm of a layer | sum |
+|---|---|---|
+| `tf_privacy` | gradient of one example at a time | a loop that adds them up |
+| `opacus` | per-example gradients of everything | weighted sum of them |
+| `fast_grad_clip` | per-example gradients, dropped again | second back-propagation |
+| `ghost_clip` | ghost norm | second back-propagation |
+| `mix_ghost_clip` | ghost norm if 2 T^2 < p d, else instantiated | second back-propagation |
+| `bk` | ghost norm | book-keeping |
+| `bk_mix_ghost_clip` | ghost norm if 2 T^2 < p d, else instantiated | book-keeping |
+| `bk_mix_opt` | ghost norm if 2 T^2 < p d, else stored | book-keeping, or the stored gradients |
+| `auto` | whichever costs least time without costing memory | as `bk_mix_opt` |
+
+All give the same gradients up to rounding. A *route* is what is done with one weight: `ghost` and
+`fused` keep activations and output gradients and differ in the norm; `store` keeps the per-example
+gradient instead; `sparse` is for lookups; `leaf` taps the parameter itself.
+
+A second back-propagation starts from the loss times the clip factor, which gives the clipped gradient
+only if back-propagation is linear. The backward function of a `jax.custom_vjp` need not be: a loss that
+contains one keeps the book in every method.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from bk_jax.planning.cost import LayerCost
+
+ROUTES = ("ghost", "fused", "store", "sparse", "leaf")
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A route and the reason for it."""
+
+    route: str
+    why: str
+
+
+Chooser = Callable[[LayerCost], Choice]
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """How routes are chosen, and how the sum is made."""
+
+    name: str
+    choose: Chooser
+    second_backward: bool = False
+    tap_everything: bool = False
+    loop: bool = False
+    share_activations: bool = False  # one ghost norm for layers that read the same array
+
+
+def _always(route: str) -> Chooser:
+    def choose(cost: LayerCost) -> Choice:
+        del cost
+        return Choice(route, "chosen by the method")
+
+    return choose
+
+
+def _paper_rule(otherwise: str) -> Chooser:
+    def choose(cost: LayerCost) -> Choice:
+        small = 2 * cost.t**2 < cost.p * cost.d
+        comparison = f"2 T^2 = {2 * cost.t**2} {'<' if small else '>='} p d = {cost.p * cost.d}"
+        return Choice("ghost" if small else otherwise, comparison)
+
+    return choose
+
+
+def choose_auto(cost: LayerCost) -> Choice:
+    """The route with the least work among those that need no more memory than is kept anyway.
+
+    With h = p d / (p + d), the symmetric ghost norm adds T / (6 h) to a layer's time, a gradient that
+    is formed only for its norm 1/3, and a stored gradient next to nothing; storing is free of memory
+    when it is no larger than the activations and output gradients that it replaces. For a convolution
+    d in the sum p + d is the number of channels that its Gram matrix adds up.
+    """
+    h = cost.h
+    if cost.t < h:
+        return Choice("ghost", f"T = {cost.t} < h = {h:.0f}")
+    if cost.stored_bytes <= cost.kept_bytes:
+        return Choice(
+            "store", f"T = {cost.t} >= h = {h:.0f} and the gradient is no larger than a, g"
+        )
+    name, limit = f"{2 * cost.ghost_rate:g} h", 2 * cost.ghost_rate * h
+    if cost.t < limit:
+        return Choice(
+            "ghost", f"T = {cost.t} < {name} = {limit:.0f} and storing would need more memory"
+        )
+    return Choice(
+        "fused", f"T = {cost.t} >= {name} = {limit:.0f} and storing would need more memory"
+    )
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("auto", choose_auto, share_activations=True),
+        Method("bk", _always("ghost")),
+        Method("bk_mix_ghost_clip", _paper_rule("fused")),
+        Method("bk_mix_opt", _paper_rule("store")),
+        Method("ghost_clip", _always("ghost"), second_backward=True),
+        Method("mix_ghost_clip", _paper_rule("fused"), second_backward=True),
+        Method("fast_grad_clip", _always("fused"), second_backward=True),
+        Method("opacus", _always("store"), tap_everything=True),
+        Method("tf_privacy", _always("store"), tap_everything=True, loop=True),
+    )
+}
+
+
+def get_method(name: str) -> Method:
+    """The method of that name, or an error that lists them."""
+    if name not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {name!r}.")
+    return METHODS[name]

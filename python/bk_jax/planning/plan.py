@@ -1,0 +1,240 @@
+"""Plan: which parameters are handled by which route.
+
+Sites whose weights overlap (one weight used several times) form a *block*: their gradients add up
+before the norm is taken, so they must be handled together. A block of sites that see the weight in the
+same way is one layer with all their tokens; dense sites and lookups of one table are a tied block. A
+block that is anything else is not handled by sites at all: its leaves are tapped instead, which is
+exact for every program. So is a leaf with an opaque use, and every other leaf of the blocks that it
+takes part in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.planning.cost import LayerCost, gram_cost
+from bk_jax.planning.methods import Choice, Method
+from bk_jax.planning.routes import ForcedRoutes
+from bk_jax.program.sites import Path, Site, Sites
+from bk_jax.program.trace import Leaf
+from bk_jax.program.views import View, elements_read
+
+# Copying the gradients next to each other takes longer than a Gram matrix of fewer positions.
+SHARED_POSITIONS = 128
+# Larger leaves are not compared element by element: their views are taken to overlap.
+COUNTABLE_ELEMENTS = 1 << 28
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Sites whose gradients add up before the norm: one weight, or parts of one."""
+
+    sites: tuple[Site, ...]
+    group: int
+    kind: str  # dense, conv, lookup or tied
+    route: str
+    why: str
+    cost: LayerCost
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The leaves that the block's gradient belongs to."""
+        return _leaves(self.sites)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Every trainable leaf is in `blocks`, in `tapped` (with the reason), or in `unused`."""
+
+    blocks: tuple[Block, ...]
+    tapped: Mapping[int, str]
+    unused: tuple[int, ...]
+    groups: tuple[int, ...]  # clip group of each leaf
+    norm_calls: tuple[tuple[int, ...], ...]  # numbers of blocks whose norms are taken together
+
+    def sites(self) -> dict[Path, Site]:
+        """All sites that are tapped, by path."""
+        return {site.path: site for block in self.blocks for site in block.sites}
+
+
+def make_plan(
+    found: Sites,
+    leaves: Sequence[Leaf],
+    groups: Sequence[int],
+    method: Method,
+    forced: ForcedRoutes,
+) -> Plan:
+    """Decides for every leaf; raises if one were left out."""
+    used = set(found.opaque) | {leaf for site in found.sites for leaf in site.leaves}
+    candidates = _overlapping(found.sites, leaves)
+    tapped = _opaque_leaves(found, candidates, leaves, groups)
+    if method.tap_everything:
+        tapped = {leaf: tapped.get(leaf, "chosen by the method") for leaf in used}
+    for leaf in used:
+        if forced.route(leaf) == "leaf":
+            tapped.setdefault(leaf, "asked for")
+    candidates = _without(candidates, tapped)
+    blocks = tuple(_make_block(sites, groups, method, forced) for sites in candidates)
+    unused = tuple(i for i in range(len(leaves)) if i not in used)
+    calls = _norm_calls(blocks, method.share_activations)
+    plan = Plan(blocks, dict(sorted(tapped.items())), unused, tuple(groups), calls)
+    _check_complete(plan, leaves)
+    forced.check(plan.tapped)
+    return plan
+
+
+def _opaque_leaves(
+    found: Sites,
+    candidates: Sequence[Sequence[Site]],
+    leaves: Sequence[Leaf],
+    groups: Sequence[int],
+) -> dict[int, str]:
+    """The leaves that sites can not handle, with the reason."""
+    tapped = {leaf: f"used by {reasons[0]}" for leaf, reasons in found.opaque.items()}
+    for sites in candidates:
+        reason = _why_not(sites, leaves, groups)
+        if reason:
+            tapped.update({leaf: reason for leaf in _leaves(sites) if leaf not in tapped})
+    return tapped
+
+
+def _leaves(sites: Sequence[Site]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(leaf for site in sites for leaf in site.leaves))
+
+
+def _overlapping(sites: Sequence[Site], leaves: Sequence[Leaf]) -> list[list[Site]]:
+    """Groups sites that read a common element of some leaf."""
+    blocks: list[list[Site]] = []
+    for site in sites:
+        touching = [b for b in blocks if any(_overlap(site, other, leaves) for other in b)]
+        merged = [s for block in touching for s in block] + [site]
+        blocks = [b for b in blocks if b not in touching] + [merged]
+    return blocks
+
+
+def _overlap(one: Site, two: Site, leaves: Sequence[Leaf]) -> bool:
+    return any(_share(a, b, leaves) for a in one.views for b in two.views)
+
+
+def _share(a: View, b: View, leaves: Sequence[Leaf]) -> bool:
+    """Whether two views read a common element of a leaf."""
+    if a.leaf != b.leaf:
+        return False
+    if a.steps == b.steps or not a.steps or not b.steps:
+        return True
+    shape = leaves[a.leaf].shape
+    if math.prod(shape) > COUNTABLE_ELEMENTS:
+        return True
+    return bool(np.intersect1d(elements_read(a, shape), elements_read(b, shape)).size)
+
+
+def _repeats(site: Site, leaves: Sequence[Leaf]) -> bool:
+    """Whether an element of a leaf occurs twice in the weight: `concatenate([w, w])`."""
+    return any(_share(a, b, leaves) for a, b in itertools.combinations(site.views, 2))
+
+
+def _why_not(sites: Sequence[Site], leaves: Sequence[Leaf], groups: Sequence[int]) -> str:
+    """Why these sites can not be one block, or an empty string."""
+    if any(_repeats(site, leaves) for site in sites):
+        return f"joined with itself at {sites[0].source}"
+    if len({groups[leaf] for leaf in _leaves(sites)}) > 1:
+        return f"joined with parameters of another clip group at {sites[0].source}"
+    if len({(site.views, site.use.form) for site in sites}) > 1:
+        return f"used in different ways at {sites[0].source} and {sites[-1].source}"
+    # The form of a matrix does not say which of its axes is looked up: w[i] and w[:, i] share it.
+    if len({site.use.weight_groups for site in sites if site.use.kind == "lookup"}) > 1:
+        return f"looked up along different axes at {sites[0].source} and {sites[-1].source}"
+    stacked = any(axis.stacked for site in sites for axis in site.axes)
+    if _kind(sites) == "tied" and stacked:
+        return f"looked up and multiplied by inside a scan at {sites[0].source}"
+    return ""
+
+
+def _kind(sites: Sequence[Site]) -> str:
+    kinds = {site.use.kind for site in sites}
+    return kinds.pop() if len(kinds) == 1 else "tied"
+
+
+def _without(candidates: list[list[Site]], tapped: dict[int, str]) -> list[list[Site]]:
+    """Drops blocks that touch a tapped leaf; their other leaves become tapped as well."""
+    while True:
+        kept = []
+        for sites in candidates:
+            leaves = set(_leaves(sites))
+            if leaves & tapped.keys():
+                reason = "joined with a parameter that is tapped"
+                tapped.update({leaf: reason for leaf in leaves if leaf not in tapped})
+            else:
+                kept.append(sites)
+        if len(kept) == len(candidates):
+            return kept
+        candidates = kept
+
+
+def _make_block(
+    sites: Sequence[Site], groups: Sequence[int], method: Method, forced: ForcedRoutes
+) -> Block:
+    kind, cost = _kind(sites), _cost(sites)
+    leaves = _leaves(sites)
+    asked = forced.for_block(leaves, kind)
+    choice = Choice("sparse", "rows are looked up") if kind == "lookup" else method.choose(cost)
+    if kind == "tied" and choice.route == "fused":
+        choice = Choice("ghost", "tied with a lookup")
+    if asked:
+        choice = Choice(asked, "asked for")
+    return Block(tuple(sites), groups[leaves[0]], kind, choice.route, choice.why, cost)
+
+
+def _norm_calls(blocks: Sequence[Block], share: bool) -> tuple[tuple[int, ...], ...]:
+    """Every block once: those that may share a Gram matrix of activations together."""
+    calls: dict[Any, list[int]] = {}
+    for number, block in enumerate(blocks):
+        key = _gram_key(block) if share else None
+        calls.setdefault(number if key is None else key, []).append(number)
+    return tuple(map(tuple, calls.values()))
+
+
+def _gram_key(block: Block) -> tuple[Any, ...] | None:
+    """Equal for blocks whose ghost norms start from the same Gram matrix (query, key and value)."""
+    site, *others = block.sites
+    if others or block.kind != "dense" or block.route != "ghost" or block.cost.t < SHARED_POSITIONS:
+        return None
+    use = site.use
+    groups = tuple(map(len, use.weight_groups[:2]))  # where n ends and d begins
+    order = (use.activation_order, groups, use.sizes[:3])
+    return (block.group, site.reads, site.axes, order, use.dtype)
+
+
+def _cost(sites: Sequence[Site]) -> LayerCost:
+    """Sizes of the layer that the sites make together, for one example."""
+    main = [site for site in sites if site.use.kind != "lookup"] or list(sites)
+    n, _, d, p = main[0].use.sizes
+    n *= math.prod(axis.length for axis in main[0].axes if axis.stacked)
+    t = sum(
+        site.use.sizes[1] * math.prod(axis.length for axis in site.axes if not axis.stacked)
+        for site in main
+    )
+    dtype = main[0].use.dtype
+    cost = LayerCost(n, t, d, p, dtype.itemsize, np.dtype(accumulation_dtype(dtype)).itemsize)
+    if main[0].use.kind != "conv":
+        return cost
+    return dataclasses.replace(
+        cost, kept_d=main[0].use.kept_d, gram=gram_cost(main[0].use, len(main))
+    )
+
+
+def _check_complete(plan: Plan, leaves: Sequence[Leaf]) -> None:
+    covered = set(plan.tapped) | set(plan.unused)
+    covered.update(leaf for block in plan.blocks for leaf in block.leaves)
+    missing = [leaf.path for i, leaf in enumerate(leaves) if i not in covered]
+    if missing:
+        raise AssertionError(
+            f"bk_jax left out the parameters {missing}: this is a bug that would have cost privacy."
+        )

@@ -1,0 +1,124 @@
+"""Replay: a traced program evaluated again, with something done at chosen equations.
+
+Scopes on the way to a chosen equation (`jit`, `remat`, `scan`) are entered and applied again; all
+others are evaluated as they stand, so their `jit`, `custom_vjp` and control flow survive. Each chosen
+equation is given an *extra* (any tree of arrays), such as a tap or an adapter. Inside a `scan` an extra
+is sliced like a scanned-over array or stays whole like a constant, and what is recorded is stacked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from bk_jax import _compat
+from bk_jax._compat import prims
+from bk_jax.program.sites import Path
+from bk_jax.sharding.constraints import constrain, sharding_constraint_p
+
+Extras = Mapping[Path, Any]
+Book = dict[Path, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """What to do at the chosen equations.
+
+    Attributes:
+      visit: from path, equation, operands and extra to the equation's results and a record.
+      is_sliced: whether the scan of this depth, outermost 0, slices the extra of this path.
+    """
+
+    visit: Callable[[Path, Any, list[Any], Any], tuple[list[Any], Any]]
+    is_sliced: Callable[[Path, int], bool]
+
+    def __call__(self, jaxpr: Any, inputs: Sequence[Any], extras: Extras) -> tuple[list[Any], Book]:
+        """The outputs of a closed jaxpr, and the record of every path that has an extra."""
+        inner, consts = _compat.split_closed(jaxpr)
+        return self._scope(inner, consts, inputs, extras, (), 0)
+
+    def _scope(
+        self,
+        jaxpr: Any,
+        consts: Sequence[Any],
+        inputs: Sequence[Any],
+        extras: Extras,
+        path: Path,
+        depth: int,
+    ) -> tuple[list[Any], Book]:
+        env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+        env.update(zip(jaxpr.invars, inputs, strict=True))
+        entered = {chosen[: len(path) + 1] for chosen in extras}
+        book: Book = {}
+        for index, eqn in enumerate(jaxpr.eqns):
+            operands = [v.val if _compat.is_literal(v) else env[v] for v in eqn.invars]
+            here = (*path, index)
+            with _compat.equation_context(eqn):
+                if here in extras:
+                    outs, book[here] = self.visit(here, eqn, operands, extras[here])
+                elif here in entered:
+                    below = {k: v for k, v in extras.items() if k[: len(here)] == here}
+                    outs, records = _ENTER[eqn.primitive](self, eqn, operands, below, here, depth)
+                    book.update(records)
+                elif eqn.primitive is sharding_constraint_p:
+                    outs = [constrain(eqn, operands[0])]
+                else:
+                    outs = _compat.bind(eqn, operands)
+            env.update(zip(eqn.outvars, outs, strict=True))
+        outputs = [v.val if _compat.is_literal(v) else env[v] for v in jaxpr.outvars]
+        return outputs, book
+
+    def _jit(
+        self, eqn: Any, operands: list[Any], extras: Extras, path: Path, depth: int
+    ) -> tuple[list[Any], Book]:
+        inner, consts = _compat.split_closed(eqn.params["jaxpr"])
+        return self._scope(inner, consts, operands, extras, path, depth)
+
+    def _remat(
+        self, eqn: Any, operands: list[Any], extras: Extras, path: Path, depth: int
+    ) -> tuple[list[Any], Book]:
+        inner, consts = _compat.split_closed(eqn.params["jaxpr"])
+
+        def body(operands: list[Any], extras: Extras) -> tuple[list[Any], Book]:
+            return self._scope(inner, consts, operands, extras, path, depth)
+
+        params = eqn.params
+        again = jax.checkpoint(body, prevent_cse=params["prevent_cse"], policy=params["policy"])
+        return again(operands, extras)
+
+    def _scan(
+        self, eqn: Any, operands: list[Any], extras: Extras, path: Path, depth: int
+    ) -> tuple[list[Any], Book]:
+        params = eqn.params
+        num_consts, num_carry = params["num_consts"], params["num_carry"]
+        scan_consts = operands[:num_consts]
+        carry, xs = operands[num_consts:][:num_carry], operands[num_consts + num_carry :]
+        inner, consts = _compat.split_closed(params["jaxpr"])
+        sliced = {k: v for k, v in extras.items() if self.is_sliced(k, depth)}
+        whole = {k: v for k, v in extras.items() if k not in sliced}
+
+        def body(carry: list[Any], slices: Any) -> tuple[list[Any], Any]:
+            xs, sliced = slices
+            inputs = [*scan_consts, *carry, *xs]
+            outs, book = self._scope(inner, consts, inputs, {**whole, **sliced}, path, depth + 1)
+            return outs[:num_carry], (outs[num_carry:], book)
+
+        carry, (ys, book) = jax.lax.scan(
+            body,
+            carry,
+            (xs, sliced),
+            length=params["length"],
+            reverse=params["reverse"],
+            unroll=params["unroll"],
+        )
+        return [*carry, *ys], book
+
+
+_ENTER = {
+    prims.jit_p: Replay._jit,
+    prims.remat_p: Replay._remat,
+    prims.scan_p: Replay._scan,
+}

@@ -1,0 +1,9 @@
+"""Sharding: which device computes what. Knows arrays and meshes, no layer and no privacy.
+
+| module | does |
+|---|---|
+| `partition` | `jit` with shardings: operations cut over a mesh |
+| `manual` | inside `shard_map`: types say what differs between devices |
+| `varying` | the types themselves |
+| `constraints` | a loss's own `with_sharding_constraint` |
+"""

@@ -1,0 +1,258 @@
+"""Convolution blocks: images and output gradients in canonical form (`ops.conv`), then the routes.
+
+| route | norm | sum |
+|---|---|---|
+| ghost | Gram matrices of pixels or patches | kernel gradient of the batch, scaled |
+| fused | kernel gradient of each example, made in blocks that are dropped | the same |
+| store | kernel gradient of each example | weighted sum of them |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bk_jax import ops
+from bk_jax.ops.conv_norm import Form
+from bk_jax.ops.numerics import SquaredNorms, inflate, unit_roundoff
+from bk_jax.planning.plan import Block
+from bk_jax.program.rules.conv import ConvUse
+from bk_jax.program.sites import Path, ScanAxis, Site
+from bk_jax.sharding.partition import Rule, Shards, partitioned
+from bk_jax.summing.blocks.kept import Kept, Stored, stack_lengths, to_leaves
+from bk_jax.summing.norms import Part, Term, add_up
+
+
+class Operands(NamedTuple):
+    """Image and output gradient of one site, `[B, scans..., ...]` as the book keeps them."""
+
+    image: jax.Array
+    gradient: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv:
+    """Images and output gradients of each site."""
+
+    block: Block
+    operands: tuple[Operands, ...]
+
+    def norms(self) -> Term:
+        """From Gram matrices, or from kernel gradients that are not kept."""
+        sites, route, gram = self.block.sites, self.block.route, self.block.cost.gram
+
+        def norms(shards: Shards, *arrays: jax.Array) -> list[Part]:
+            operands = _pairs(arrays)
+            if route == "ghost" and gram is None:
+                found = _patch_norms(sites, operands)
+            elif len(operands) > 1:
+                found = _norms_of_sum(sites, operands)
+            else:
+                form: Form = "pixel_gram" if route == "ghost" else "direct"
+                found = _norms(sites[0], operands[0], form)
+            return [Part(found, ("w", "c", "o"))]
+
+        arrays = [array for both in self._canonical() for array in both]
+        return Term(norms, arrays, _labels(sites), _whole(sites))
+
+    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+        """The kernel gradient of the whole batch at the scaled output gradients."""
+        sites = zip(self.block.sites, self._canonical(), strict=True)
+        parts = [_sum(site, both, factor) for site, both in sites]
+        return to_leaves(self.block, sum(parts[1:], parts[0]))
+
+    def _canonical(self) -> list[Operands]:
+        sites = zip(self.block.sites, self.operands, strict=True)
+        return [_canonical(site, both) for site, both in sites]
+
+
+def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
+    """The kept arrays of a block of convolutions."""
+    operands = tuple(Operands(book[site.path], taps[site.path]) for site in block.sites)
+    if block.route != "store":
+        return Conv(block, operands)
+    stored = [_store(site, both) for site, both in zip(block.sites, operands, strict=True)]
+    if len(stored) == 1:
+        return Stored(block, *stored[0])
+    parts = [gradients for gradients, _ in stored]
+    return Stored(block, sum(parts[1:], parts[0]))
+
+
+def _store(site: Site, both: Operands) -> tuple[jax.Array, SquaredNorms]:
+    """Gradients `[B, stack..., *weight_shape]` of every example, and their norms."""
+
+    def grads(shards: Shards, x: jax.Array, g: jax.Array) -> tuple[jax.Array, ...]:
+        gradients, norms = _grads(site, Operands(x, g))
+        return gradients, *add_up(shards, norms, ("w", "c", "o"))
+
+    channels = _channels(site)
+    rule = Rule(_labels([site]), (f"b w x y z {channels}", "b", "b"), _whole([site]), exchange="b")
+    gradients, *norms = partitioned(grads, rule, *_canonical(site, both))
+    batch = both.image.shape[0]
+    return _to_weight(site, gradients, (batch,)), SquaredNorms(*norms)
+
+
+def _sum(site: Site, both: Operands, factor: jax.Array) -> jax.Array:
+    """The clipped sum, `[stack..., *weight_shape]`."""
+    stacked = both.image.shape[1] != 1
+
+    def add(shards: Shards, x: jax.Array, factor: jax.Array, g: jax.Array) -> tuple[jax.Array]:
+        def one(x: jax.Array, g: jax.Array) -> jax.Array:
+            return ops.conv_sum(x, factor, g, _window(site.use))
+
+        total = jax.vmap(one, in_axes=1)(x, g) if stacked else one(x[:, 0], g[:, 0])
+        return (shards.sum(total, "b"),)
+
+    image, gradient = _labels([site])
+    result = f"{'w ' if stacked else ''}x y z {_channels(site)}"
+    rule = Rule((image, "b", gradient), (result,), _whole([site]), scatters=True)
+    (total,) = partitioned(add, rule, both.image, factor, both.gradient)
+    return _to_weight(site, total, ())
+
+
+def _labels(sites: Sequence[Site]) -> tuple[str, ...]:
+    """Factors of the canonical arrays: examples, weights, images, pixels, channels."""
+    return tuple(
+        label
+        for i in range(len(sites))
+        for label in (f"b w i{i} d{i} h{i} v{i} c", f"b w i{i} e{i} j{i} u{i} o")
+    )
+
+
+def _whole(sites: Sequence[Site]) -> frozenset[str]:
+    """Pixels overlap; channels of several groups are cut by group already."""
+    pixels = {f"{name}{i}" for i in range(len(sites)) for name in "idhveju"} | set("xyz")
+    return frozenset(pixels | ({"c", "o"} if sites[0].use.groups > 1 else set()))
+
+
+def _channels(site: Site) -> str:
+    """Factors of the channels of a kernel; with groups it has only a part of the image's."""
+    return "part o" if site.use.groups > 1 else "c o"
+
+
+def _pairs(arrays: Sequence[jax.Array]) -> list[Operands]:
+    return [Operands(*pair) for pair in zip(arrays[::2], arrays[1::2], strict=True)]
+
+
+def _norms(site: Site, both: Operands, form: Form) -> SquaredNorms:
+    x, g = (_one_per_weight(part) for part in both)
+    norms = ops.conv_norm(x, g, _window(site.use), form)
+    return _add_weights(norms, both.image.shape[0])
+
+
+def _grads(site: Site, both: Operands) -> tuple[jax.Array, SquaredNorms]:
+    """Gradients `[B, weights, kD, kH, kW, cin, O]` of every example, and their norms."""
+    batch = both.image.shape[0]
+    x, g = (_one_per_weight(part) for part in both)
+    grads, norms = ops.conv_grad(x, g, _window(site.use))
+    stacked = grads.reshape(batch, both.image.shape[1], *grads.shape[1:])
+    return stacked, _add_weights(norms, batch)
+
+
+def _sum_of_grads(sites: Sequence[Site], operands: Sequence[Operands]) -> jax.Array:
+    parts = [_grads(site, both)[0] for site, both in zip(sites, operands, strict=True)]
+    return sum(parts[1:], parts[0])
+
+
+def _patch_norms(sites: Sequence[Site], operands: Sequence[Operands]) -> SquaredNorms:
+    """Ghost norms: all uses of a kernel are one dense layer with their patches as tokens."""
+    patches, rows = [], []
+    for site, both in zip(sites, operands, strict=True):
+        window = _window(site.use)
+        x, g = (_one_per_weight(part) for part in both)
+        patches.append(ops.conv_patches(x, g.shape[2:5], window))
+        rows.append(ops.conv_rows(g, window.groups))
+    batch = operands[0].image.shape[0]
+    return ops.ghost_norm(*(_join(parts, batch) for parts in (patches, rows)))
+
+
+def _join(parts: Sequence[jax.Array], batch: int) -> jax.Array:
+    """`[B * weights, groups, T, k]` of each site to `[B, weights * groups, all T, k]`."""
+    joined = jnp.concatenate(parts, axis=2)
+    weights = joined.shape[0] // max(batch, 1)
+    return joined.reshape(batch, weights * joined.shape[1], *joined.shape[2:])
+
+
+def _norms_of_sum(sites: Sequence[Site], operands: Sequence[Operands]) -> SquaredNorms:
+    """Several uses of one kernel: their gradients add up before the norm is taken.
+
+    The sum of computed gradients errs by no more than their errors together, each of which is the
+    distance from its norm to the bound of it; the constant covers the roundings of this arithmetic.
+    """
+    norms = ops.sum_of_squares(_sum_of_grads(sites, operands))
+    slack = jnp.zeros_like(norms.upper)
+    for site, both in zip(sites, operands, strict=True):
+        own = _norms(site, both, "direct")
+        roundings = 16 * len(sites) * unit_roundoff(slack.dtype)
+        slack += jnp.sqrt(own.upper) * (1 + roundings)
+        slack -= jnp.sqrt(own.estimate) * (1 - roundings)
+    return SquaredNorms(norms.estimate, inflate(jnp.square(jnp.sqrt(norms.upper) + slack), 4))
+
+
+def _canonical(site: Site, both: Operands) -> Operands:
+    """Both as `[B, weights, images, D, H, W, channels]`; scans that share the kernel join the images."""
+    numbers = site.use.equation.params["dimension_numbers"]
+    return Operands(
+        _reorder(both.image, numbers.lhs_spec, site.axes),
+        _reorder(both.gradient, numbers.out_spec, site.axes),
+    )
+
+
+def _reorder(array: jax.Array, spec: Sequence[int], axes: Sequence[ScanAxis]) -> jax.Array:
+    stacked = [1 + i for i, axis in enumerate(axes) if axis.stacked]
+    shared = [1 + i for i, axis in enumerate(axes) if not axis.stacked]
+    image, feature, *spatial = (1 + len(axes) + i for i in spec)
+    ordered = jnp.transpose(array, (0, *stacked, *shared, image, *spatial, feature))
+    weights = math.prod(array.shape[i] for i in stacked)
+    images = math.prod(array.shape[i] for i in (*shared, image))
+    sizes = _triple([array.shape[i] for i in spatial])
+    return ordered.reshape(array.shape[0], weights, images, *sizes, array.shape[feature])
+
+
+def _one_per_weight(array: jax.Array) -> jax.Array:
+    """`[B, weights, ...]` to `[B * weights, ...]`."""
+    return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])
+
+
+def _add_weights(norms: SquaredNorms, batch: int) -> SquaredNorms:
+    """Norms `[B * weights]` to those of all weights of an example."""
+    weights = norms.upper.size // max(batch, 1)
+    if weights == 1:
+        return norms
+    estimate, upper = (jnp.sum(part.reshape(batch, weights), axis=1) for part in norms)
+    return SquaredNorms(estimate, inflate(upper, weights))
+
+
+def _to_weight(site: Site, kernel: jax.Array, lead: tuple[int, ...]) -> jax.Array:
+    """`[..., kD, kH, kW, cin, O]` to `[*lead, stack..., *weight_shape]`."""
+    out, features, *spatial = site.use.equation.params["dimension_numbers"].rhs_spec
+    order = (*spatial, features, out)
+    first = (*lead, *stack_lengths(site.axes))
+    grouped = kernel.reshape(*first, *(site.use.weight_shape[i] for i in order))
+    inverse = [len(first) + int(i) for i in np.argsort(order)]
+    return jnp.transpose(grouped, [*range(len(first)), *inverse])
+
+
+def _window(use: ConvUse) -> ops.Window:
+    params = use.equation.params
+    spatial = params["dimension_numbers"].rhs_spec[2:]
+    return ops.Window(
+        kernel=_triple([use.weight_shape[i] for i in spatial]),
+        stride=_triple(params["window_strides"]),
+        low=_triple([low for low, _ in params["padding"]], missing=0),
+        input_dilation=_triple(params["lhs_dilation"]),
+        dilation=_triple(params["rhs_dilation"]),
+        groups=use.groups,
+    )
+
+
+def _triple(sizes: Sequence[int], missing: int = 1) -> tuple[int, int, int]:
+    """Missing spatial dimensions are put in front."""
+    d, h, w = (*[missing] * (3 - len(sizes)), *(int(size) for size in sizes))
+    return d, h, w
