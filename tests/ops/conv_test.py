@@ -1,6 +1,7 @@
 """Gradients of convolution kernels: exact on small integers, blind to examples with the factor 0."""
 
 import itertools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -133,7 +134,7 @@ def test_one_bad_example(implementation, form, bad):
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 def test_patches_make_a_dense_layer(monkeypatch, case, slices):
     """Their products with output gradients are the kernel's gradients, up to the order of d."""
-    monkeypatch.setattr("bk_jax.ops.conv_patches.MAX_SLICES", slices)
+    monkeypatch.setattr(sys.modules["bk_jax.ops.conv_patches"], "MAX_SLICES", slices)
     window = case[-1]
     x, g = operands(case, small_integers, np.float32)
     patches, rows = ops.conv_patches(x, g.shape[2:5], window), ops.conv_rows(g, window.groups)

@@ -2,8 +2,8 @@
 
 A *weight* is what the program multiplies by, found by `bk_jax.program.sites` and joined as in
 `bk_jax.planning.plan`: a leaf, a part of one (a fused projection that is split first is three weights),
-or several leaves that are concatenated first. All uses of a weight share one adapter, also those of its transpose. Of a stack
-of weights that a `scan` runs over, or of the experts of a batched product, each has its own.
+or several leaves that are concatenated first. All uses of a weight share one adapter, also those of its
+transpose. Of a stack of weights that a `scan` runs over, or of the experts of a batched product, each has its own.
 """
 
 from __future__ import annotations
