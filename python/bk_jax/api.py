@@ -14,38 +14,37 @@ import jax.numpy as jnp
 from bk_jax import validate
 from bk_jax.clip import Clipping, ClippingFunction, make_clipping
 from bk_jax.noise import add_noise
-from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.planning.explain import Explanation, make_explanation
 from bk_jax.planning.methods import Method, get_method
 from bk_jax.planning.plan import Plan, make_plan
 from bk_jax.planning.routes import force_routes
-from bk_jax.program.isolation import check_collectives, isolate
-from bk_jax.program.shared_data import check_shared, warn_constants
+from bk_jax.program.call import Call, read_call, trace_call
 from bk_jax.program.sites import find_sites
-from bk_jax.program.trace import (
-    Parameters,
-    Signature,
-    Traced,
-    arrays_of,
-    flatten_parameters,
-    merge_arrays,
-    trace_loss,
-)
-from bk_jax.sharding.manual import Manual, check_loss, check_noise
+from bk_jax.program.trace import Parameters, Signature, Traced, arrays_of, merge_arrays
+from bk_jax.sharding.manual import Manual, check_noise
 from bk_jax.sharding.manual import find as find_manual
 from bk_jax.sharding.varying import vary
-from bk_jax.summing.clipped_sum import ClippedSum, Task, clipped_sum
+from bk_jax.summing.clipped_sum import Task, clipped_sum
 from bk_jax.summing.microbatch import in_microbatches
+from bk_jax.summing.stats import Stats, make_stats, mean_loss
+
+__all__ = ["ClippedSums", "DPValueAndGrad", "Stats", "clipped_value_and_grad", "dp_value_and_grad"]
 
 
-class Stats(NamedTuple):
-    """What is known per example. Not private: for monitoring and tests only."""
+class ClippedSums(NamedTuple):
+    """Sums of clipped gradients, and what came with them. Not private before `release`.
 
-    losses: jax.Array
-    norms: jax.Array
-    clip_factors: jax.Array
-    clipped_fraction: jax.Array
-    nonfinite_count: jax.Array
+    Attributes:
+      sums: a tree like the gradients.
+      value: the mean loss of real examples.
+      aux: per example, as the loss returned it.
+      stats: see `Stats`.
+    """
+
+    sums: Any
+    value: jax.Array
+    aux: Any
+    stats: Stats
 
 
 def dp_value_and_grad(
@@ -229,120 +228,96 @@ class DPValueAndGrad:
     ) -> Any:
         """Computes the value and the private gradient; see `dp_value_and_grad`."""
         validate.key_given(key, self.noise_multiplier)
-        parameters, batch, size = self._arguments(args, kwargs)
-        manual = find_manual(jax.tree_util.tree_leaves(batch))
+        call = read_call(self.loss_fn, self.signature, args, kwargs)
+        if key is not None:
+            check_noise(call.manual, key)
+        found = self._clipped_sums(call, is_padding_example)
+        grads = self._release(found.sums, key, self._differentiated(args), call.manual)
+        out = ((found.value, found.aux) if self.signature.has_aux else found.value, grads)
+        return (*out, found.stats) if self.return_stats else out
+
+    def clipped_sums(
+        self, *args: Any, is_padding_example: Any = None, **kwargs: Any
+    ) -> ClippedSums:
+        """The sum of clipped gradients, in float32 at least, without noise. NOT private.
+
+        Sums of several batches may be added up before `release`: a logical batch in parts, with one
+        draw of noise (`bk_jax.sampling.accumulated` does that).
+
+        >>> import bk_jax
+        >>> grad_fn = bk_jax.dp_value_and_grad(lambda w, x: (w * x).sum(), normalize_by=2.0)
+        >>> parts = [grad_fn.clipped_sums(jnp.zeros(1), jnp.ones((3, 1))).sums for _ in range(2)]
+        >>> print(parts[0])
+        [3.]
+        >>> grads = grad_fn.release(parts[0] + parts[1], key=bk_jax.random.key())
+        """
+        call = read_call(self.loss_fn, self.signature, args, kwargs)
+        return self._clipped_sums(call, is_padding_example)
+
+    def release(self, sums: Any, key: Any = None, *, like: Any = None) -> Any:
+        """The private gradient from sums of clipped gradients: noise once, then the division.
+
+        Args:
+          sums: a tree as `clipped_sums` returns it, or several added up. Each of the examples must be
+            in them once: the noise is for one clipped gradient each.
+          key: the key of the noise, as in a call.
+          like: the parameters, whose dtypes the result has; default: the dtypes of the sums.
+        """
+        validate.key_given(key, self.noise_multiplier)
+        manual = find_manual(())
         if key is not None:
             check_noise(manual, key)
-        is_padding = vary(_padding(is_padding_example, size), manual.examples)
-        clipping = self._clipping(parameters)
-        traced, plan = self._prepare(args, kwargs, parameters, batch, clipping)
-        result = self._clipped_sum(traced, plan, clipping, parameters, batch, is_padding, manual)
-        grads = self._gradients(result.sums, parameters, clipping, key, manual)
-        value = _mean_loss(result.losses, is_padding, manual)
-        aux = jax.tree_util.tree_unflatten(traced.aux_treedef, result.aux)
-        out = ((value, aux) if self.signature.has_aux else value, grads)
-        return (*out, _stats(result, is_padding, manual)) if self.return_stats else out
+        return self._release(sums, key, sums if like is None else like, manual)
 
-    def _arguments(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Parameters, Any, int]:
-        signature = self.signature
-        validate.argument_count(len(args), signature.roles)
-        parameters = flatten_parameters(args, signature.argnums)
-        batch = tuple(jax.tree_util.tree_map(jnp.asarray, args[i]) for i in signature.batch_argnums)
-        size = validate.batch_size(batch[0] if len(batch) == 1 else batch)
-        check_shared(self.loss_fn, signature, args, kwargs, size)
-        prng = signature.prng_argnum
-        keys = None if prng is None else jax.random.split(args[prng], size)
-        manual = find_manual(jax.tree_util.tree_leaves(batch))
-        if manual.examples:
-            paths = [leaf.path for leaf in parameters.leaves]
-            copies = manual.copies(paths, parameters.arrays)
-            parameters = dataclasses.replace(parameters, arrays=copies)
-        return parameters, (batch, keys), size
+    def _differentiated(self, args: Sequence[Any]) -> Any:
+        """The parameters as the gradients come back: one argument, or a tuple of them."""
+        chosen = tuple(args[i] for i in self.signature.argnums)
+        return chosen[0] if self.single else chosen
+
+    def _plan(self, call: Call, clipping: Clipping) -> tuple[Traced, Plan]:
+        """Traces the loss of one example and decides how each parameter is handled."""
+        traced = trace_call(self.loss_fn, self.signature, call)
+        found = find_sites(traced.jaxpr, traced.num_leaves)
+        forced = force_routes(self.routes, traced.leaves)
+        return traced, make_plan(found, traced.leaves, clipping.groups, self.method, forced)
 
     def _clipping(self, parameters: Parameters) -> Clipping:
         tree = parameters.treedef.children()[0] if self.single else parameters.treedef
         return make_clipping(self.l2_clip_norm, self.clipping, tree, parameters.trainable)
 
-    def _prepare(
-        self,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        parameters: Parameters,
-        batch: Any,
-        clipping: Clipping,
-    ) -> tuple[Traced, Plan]:
-        """Traces the loss of one example and decides how each parameter is handled."""
-        manual = find_manual(jax.tree_util.tree_leaves(batch))
-        example = jax.tree_util.tree_map(
-            # inside a shard_map an example that says along which axes it differs
-            lambda x: x[0] if manual.examples else jax.ShapeDtypeStruct(x.shape[1:], x.dtype),
-            batch,
-        )
-        traced = trace_loss(self.loss_fn, self.signature, args, kwargs, parameters, example)
-        check_collectives(traced.jaxpr, set(manual.sizes))
-        if manual:
-            check_loss(manual, traced.jaxpr)
-        self._warn_constants(traced, args, kwargs, parameters, batch)
-        traced = dataclasses.replace(traced, jaxpr=isolate(traced.jaxpr))
-        found = find_sites(traced.jaxpr, traced.num_leaves)
-        forced = force_routes(self.routes, traced.leaves)
-        return traced, make_plan(found, traced.leaves, clipping.groups, self.method, forced)
-
-    def _warn_constants(
-        self, traced: Traced, args: Any, kwargs: Any, parameters: Parameters, batch: Any
-    ) -> None:
-        """What the loss closes over, less the arguments that it closes over because they are shared."""
-        others = [arg for i, arg in enumerate(args) if i not in self.signature.roles]
-        frozen = [
-            x
-            for x, leaf in zip(parameters.arrays, parameters.leaves, strict=True)
-            if not leaf.trainable
-        ]
-        size = jax.tree_util.tree_leaves(batch)[0].shape[0]
-        warn_constants(traced.jaxpr, jax.tree_util.tree_leaves((others, kwargs, frozen)), size)
-
-    def _clipped_sum(
-        self,
-        traced: Traced,
-        plan: Plan,
-        clipping: Clipping,
-        parameters: Parameters,
-        batch: Any,
-        is_padding: jax.Array,
-        manual: Manual,
-    ) -> ClippedSum:
+    def _clipped_sums(self, call: Call, is_padding_example: Any) -> ClippedSums:
+        parameters, manual = call.parameters, call.manual
+        is_padding = vary(_padding(is_padding_example, call.size), manual.examples)
+        clipping = self._clipping(parameters)
+        traced, plan = self._plan(call, clipping)
         arrays = [jnp.asarray(array) for array in parameters.trainable_arrays()]
-        examples = jax.tree_util.tree_leaves(batch)
         twice = self.method.second_backward and traced.is_surely_linear
         task = Task(traced, plan, clipping, twice, arrays, manual)
         size = 1 if self.method.loop else self.microbatch_size
-        if size is None or size >= is_padding.shape[0]:
-            return clipped_sum(task, examples, is_padding)
-        return in_microbatches(task, examples, is_padding, size)
+        if size is None or size >= call.size:
+            result = clipped_sum(task, call.examples, is_padding)
+        else:
+            result = in_microbatches(task, call.examples, is_padding, size)
+        sums = parameters.unflatten([manual.add_up(total) for total in result.sums])
+        return ClippedSums(
+            sums[0] if self.single else sums,
+            mean_loss(result.losses, is_padding, manual),
+            jax.tree_util.tree_unflatten(traced.aux_treedef, result.aux),
+            make_stats(result, is_padding, manual),
+        )
 
-    def _gradients(
-        self,
-        sums: list[jax.Array],
-        parameters: Parameters,
-        clipping: Clipping,
-        key: Any,
-        manual: Manual,
-    ) -> Any:
-        sums = [manual.add_up(total) for total in sums]
+    def _release(self, sums: Any, key: Any, like: Any, manual: Manual) -> Any:
+        leaves, treedef = jax.tree_util.tree_flatten(sums)
+        real = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        totals = [leaves[i] for i in real]
         if key is not None:
+            stddev = self.noise_multiplier * self._clip_sensitivity()
             with jax.named_scope("bk.noise"):
-                sums = add_noise(sums, key, self.noise_multiplier * clipping.sensitivity(), manual)
-        scaled = [
-            (total / self.normalize_by).astype(self.dtype or leaf.dtype)
-            for total, leaf in zip(sums, parameters.trainable_leaves(), strict=True)
-        ]
-        frozen = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in parameters.leaves]
-        for position, value in zip(parameters.trainable, scaled, strict=True):
-            frozen[position] = value
-        grads = jax.tree_util.tree_unflatten(parameters.treedef, frozen)
-        return grads[0] if self.single else grads
+                totals = add_noise(totals, key, stddev, manual)
+        dtypes = [jax.typeof(leaf).dtype for leaf in jax.tree_util.tree_leaves(like)]
+        for i, total in zip(real, totals, strict=True):
+            leaves[i] = (total / self.normalize_by).astype(self.dtype or dtypes[i])
+        return jax.tree_util.tree_unflatten(treedef, leaves)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """What happens to every parameter, why, and what it costs; computes nothing.
@@ -360,11 +335,9 @@ class DPValueAndGrad:
         explanations = []
 
         def prepare(arrays: Any, kwargs: Any) -> None:
-            call_args = merge_arrays(args, arrays)
-            parameters, batch, size = self._arguments(call_args, kwargs)
-            clipping = self._clipping(parameters)
-            traced, plan = self._prepare(call_args, kwargs, parameters, batch, clipping)
-            explanations.append(make_explanation(traced, plan, size))
+            call = read_call(self.loss_fn, self.signature, merge_arrays(args, arrays), kwargs)
+            traced, plan = self._plan(call, self._clipping(call.parameters))
+            explanations.append(make_explanation(traced, plan, call.size))
 
         jax.eval_shape(prepare, arrays_of(args), kwargs)
         return explanations[0]
@@ -381,8 +354,7 @@ class DPValueAndGrad:
         >>> grad_fn.sensitivity()
         1.5
         """
-        norms = tuple(jax.tree_util.tree_leaves(self.l2_clip_norm))
-        bound = Clipping(norms, (), self.clipping).sensitivity() / self.normalize_by
+        bound = self._clip_sensitivity() / self.normalize_by
         name = getattr(neighboring_relation, "name", "ADD_OR_REMOVE_ONE")
         factors = {"ADD_OR_REMOVE_ONE": 1, "REPLACE_SPECIAL": 1, "REPLACE_ONE": 2}
         if name not in factors:
@@ -392,34 +364,14 @@ class DPValueAndGrad:
             )
         return factors[name] * bound
 
+    def _clip_sensitivity(self) -> Any:
+        """How far one example can move the clipped sum, before it is divided."""
+        norms = tuple(jax.tree_util.tree_leaves(self.l2_clip_norm))
+        return Clipping(norms, (), self.clipping).sensitivity()
+
 
 def _padding(is_padding_example: Any, size: int) -> jax.Array:
     if is_padding_example is None:
         return jnp.zeros(size, jnp.bool_)
     validate.padding_mask(is_padding_example, size)
     return jnp.asarray(is_padding_example)
-
-
-def _mean_loss(losses: jax.Array, is_padding: jax.Array, manual: Manual) -> jax.Array:
-    dtype = accumulation_dtype(losses.dtype)
-    total = manual.add_up(jnp.sum(jnp.where(is_padding, 0, losses.astype(dtype))))
-    count = jnp.maximum(manual.add_up(jnp.sum(~is_padding)), 1)
-    return (total / count).astype(losses.dtype)
-
-
-def _stats(result: ClippedSum, is_padding: jax.Array, manual: Manual) -> Stats:
-    """Norms and factors are `[B]`, or `[B, groups]` when there are several clip groups."""
-    norms, factors = result.norms, result.factors
-    real = ~is_padding
-    count = jnp.maximum(manual.add_up(jnp.sum(real)), 1)
-    clipped = jnp.any(factors < 1, axis=1) & real
-    nonfinite = ~jnp.all(jnp.isfinite(norms), axis=1) & real
-    if norms.shape[1] == 1:
-        norms, factors = norms[:, 0], factors[:, 0]
-    return Stats(
-        losses=result.losses,
-        norms=norms,
-        clip_factors=factors,
-        clipped_fraction=manual.add_up(jnp.sum(clipped)) / count,
-        nonfinite_count=manual.add_up(jnp.sum(nonfinite)),
-    )

@@ -13,7 +13,7 @@ import numpy as np
 
 from bk_jax import validate
 from bk_jax.ops.clip_factor import clip_factor, safe_factor, total_norm
-from bk_jax.sharding.partition import Rule, Shards, partitioned
+from bk_jax.sharding.partition import Rule, Shards, sharded
 
 ClippingFunction = Callable[[jax.Array], jax.Array]
 
@@ -22,47 +22,46 @@ ClippingFunction = Callable[[jax.Array], jax.Array]
 class Clipping:
     """How gradients are clipped: one clip norm per group, and the group of each leaf."""
 
-    norms: tuple[Any, ...]
+    clip_norms: tuple[Any, ...]
     groups: tuple[int, ...]
     function: str | ClippingFunction
 
     def sensitivity(self) -> Any:
         """The largest norm that one example's clipped gradient can have, over all groups."""
-        if any(validate.concrete(norm, "l2_clip_norm") is None for norm in self.norms):
-            return jnp.sqrt(sum(jnp.square(norm) for norm in self.norms))
-        return math.sqrt(math.fsum(float(norm) ** 2 for norm in self.norms))
+        if any(validate.concrete(norm, "l2_clip_norm") is None for norm in self.clip_norms):
+            return jnp.sqrt(sum(jnp.square(norm) for norm in self.clip_norms))
+        return math.sqrt(math.fsum(float(norm) ** 2 for norm in self.clip_norms))
 
     def factors(self, uppers: Sequence[jax.Array], group: int, is_padding: jax.Array) -> jax.Array:
         """Factors `[B]` of a group from upper bounds of the squared norms of its parts."""
         sq_norms = jnp.stack(list(uppers))
-        clip_norm = jnp.asarray(self.norms[group], sq_norms.dtype)
+        clip_norm = jnp.asarray(self.clip_norms[group], sq_norms.dtype)
         if isinstance(self.function, str):
-            return _factors(self.function, sq_norms, clip_norm, is_padding)
+            return _factors(sq_norms, clip_norm, is_padding, function=self.function)
         norm = total_norm(sq_norms)
         factor = jnp.broadcast_to(self.function(norm), norm.shape).astype(norm.dtype)
         return safe_factor(factor, norm, clip_norm, is_padding)
 
 
+@sharded(lambda *operands, function: Rule(("k b", "", "b"), ("b",), frozenset({"k"})))
 def _factors(
-    function: str, sq_norms: jax.Array, clip_norm: jax.Array, is_padding: jax.Array
+    shards: Shards,
+    sq_norms: jax.Array,
+    clip_norm: jax.Array,
+    is_padding: jax.Array,
+    *,
+    function: str,
 ) -> jax.Array:
     """Each device has the factors of its own examples."""
-
-    def clip(shards: Shards, *operands: jax.Array) -> tuple[jax.Array]:
-        factor, _ = clip_factor(*operands, clipping=function)
-        return (factor,)
-
-    rule = Rule(("k b", "", "b"), ("b",), frozenset({"k"}))
-    return partitioned(clip, rule, sq_norms, clip_norm, is_padding)[0]
+    factor, _ = clip_factor(sq_norms, clip_norm, is_padding, clipping=function)
+    return factor
 
 
 def make_clipping(
     l2_clip_norm: Any, function: Any, treedef: Any, trainable: Sequence[int]
 ) -> Clipping:
     """Spreads a scalar or a prefix tree of clip norms over the trainable leaves."""
-    validate.clipping(function)
     norms = jax.tree_util.tree_leaves(l2_clip_norm)
-    validate.clip_norms(norms, function)
     groups = _groups_of_leaves(l2_clip_norm, treedef)
     return Clipping(tuple(norms), tuple(groups[i] for i in trainable), function)
 

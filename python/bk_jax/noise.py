@@ -25,7 +25,7 @@ from bk_jax.ops.chacha import KEY_WORDS
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.random import is_chacha
 from bk_jax.sharding.manual import NOT_MANUAL, Manual, place
-from bk_jax.sharding.partition import Rule, Shards, partitioned
+from bk_jax.sharding.partition import Rule, Shards, sharded
 
 # "bkjx": keeps noise apart from what a user draws from the same key, unless they fold in just this.
 NOISE_TAG = 0x626B6A78
@@ -38,7 +38,10 @@ def add_noise(
     words = _own_key(noise_key(key), list(sums))
     if manual:
         return [_add_to_part(total, words, stddev, i, manual) for i, total in enumerate(sums)]
-    return [_add(total, words, stddev, i) for i, total in enumerate(sums)]
+    return [
+        _add(total, words, jnp.asarray(stddev, accumulation_dtype(total.dtype)), stream=i)
+        for i, total in enumerate(sums)
+    ]
 
 
 @jax.custom_batching.custom_vmap
@@ -75,22 +78,27 @@ def _add_to_part(
     return noisy.reshape(total.shape)
 
 
-def _add(total: jax.Array, words: jax.Array, stddev: Any, stream: int) -> jax.Array:
+def _labels(total: jax.Array) -> list[str]:
+    return [f"x{i}" for i in range(total.ndim)]
+
+
+def _add_rule(total: jax.Array, words: jax.Array, stddev: jax.Array, *, stream: int) -> Rule:
+    labels = " ".join(_labels(total))
+    return Rule((labels, "k", ""), (labels,), frozenset({"k"}))
+
+
+@sharded(_add_rule)
+def _add(
+    shards: Shards, part: jax.Array, words: jax.Array, stddev: jax.Array, *, stream: int
+) -> jax.Array:
     """Each device makes the noise of its own part, from the places of that part in the whole array."""
-    whole = total.shape
-    names = [f"x{i}" for i in range(total.ndim)]
-
-    def draw(shards: Shards, part: jax.Array, words: jax.Array, stddev: Any) -> tuple[jax.Array]:
-        if not shards.over(*names):
-            return (ops.gaussian(part, words, stddev, stream=stream),)
-        start = [shards.start(name, size) for name, size in zip(names, part.shape, strict=True)]
-        place = jnp.stack([jnp.asarray(first, jnp.int32) for first in start])
-        return (ops.gaussian(part, words, stddev, stream=stream, start=place, whole=whole),)
-
-    labels = " ".join(names)
-    rule = Rule((labels, "k", ""), (labels,), frozenset({"k"}))
-    deviation = jnp.asarray(stddev, accumulation_dtype(total.dtype))
-    return partitioned(draw, rule, total, words, deviation)[0]
+    labels = _labels(part)
+    if not shards.over(*labels):
+        return ops.gaussian(part, words, stddev, stream=stream)
+    sizes = list(zip(labels, part.shape, strict=True))
+    start = jnp.stack([jnp.asarray(shards.start(*size), jnp.int32) for size in sizes])
+    whole = tuple(length * shards.count(label) for label, length in sizes)
+    return ops.gaussian(part, words, stddev, stream=stream, start=start, whole=whole)
 
 
 def noise_key(key: Any) -> jax.Array:

@@ -15,7 +15,7 @@ from support.models import linear_loss
 import bk_jax
 
 PACKAGE = Path(bk_jax.__file__).parent
-MODULES = ["api.py", "clip.py", "methods.py", "routes.py", "validate.py"]
+MODULES = ["api.py", "clip.py", "planning/methods.py", "planning/routes.py", "validate.py"]
 
 W = np.ones((3, 2), np.float32)
 X = np.ones((4, 3), np.float32)
@@ -346,6 +346,26 @@ CASES = {
         "parameters 'a', 'b' are one weight but are asked to take ['ghost', 'store'].",
         call({"a": W, "b": W}, X, loss=joined, routes={"a": "ghost", "b": "store"}),
     ),
+    "a parameter that is never set": (
+        ValueError,
+        "loss_fn has a parameter 'key', which is an option of the private gradient itself",
+        lambda: bk_jax.dp_value_and_grad(lambda w, x, key=None: dense(w, x)),
+    ),
+    "noise that rounds away": (
+        ValueError,
+        "noise_multiplier=1e-300 is too small to add anything: below 6e-08 the noise rounds away",
+        make(noise_multiplier=1e-300),
+    ),
+    "noise that underflows": (
+        ValueError,
+        "l2_clip_norm=1e-39 times noise_multiplier=1.0 is below 1.2e-38",
+        make(l2_clip_norm=1e-39),
+    ),
+    "a gradient of whole numbers": (
+        TypeError,
+        "dtype is that of the returned gradient and must be a floating-point type",
+        make(dtype=jnp.int32),
+    ),
 }  # fmt: skip
 
 
@@ -401,8 +421,8 @@ def raise_statements():
 def place(error):
     """The statement of ours that raised an error."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [f for f in frames if Path(f.filename).parent == PACKAGE]
-    return Path(ours[-1].filename).name, ours[-1].lineno
+    ours = [f for f in frames if Path(f.filename).is_relative_to(PACKAGE)]
+    return Path(ours[-1].filename).relative_to(PACKAGE).as_posix(), ours[-1].lineno
 
 
 def test_no_error_is_without_a_test():

@@ -8,6 +8,7 @@ import io
 import json
 import sys
 import tempfile
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ from bk_jax.noise import add_noise
 from bk_jax.sharding import partition
 from bk_jax.summing.blocks import tied
 from bk_jax.summing.blocks.dense import Dense, Operands
-from bk_jax.summing.norms import squared_norms
+from bk_jax.summing.norms import Measured, norms_by_group
 from devices.networks import MODELS, Model
 
 LAYOUTS = {  # layout: sizes of the axes data and model
@@ -193,8 +194,8 @@ def norms_of_every_cut() -> dict[str, Any]:
             places = [NamedSharding(mesh, spec) for spec in specs]
 
             def norms(a: jax.Array, g: jax.Array, ghost: bool = ghost) -> Any:
-                block: Any = None
-                return squared_norms([Dense(block, Operands(a, g), ghost).norms()])[0]
+                block: Any = types.SimpleNamespace(route="ghost" if ghost else "fused", leaves=(0,))
+                return norms_by_group([Measured(Dense(block, Operands(a, g)), 0)], 1)[0][0]
 
             lowered = jax.jit(norms, in_shardings=places).lower(a, g)
             compiled = lowered.compile()
@@ -224,7 +225,7 @@ def tied_sums() -> dict[str, float]:
     rule = partition.Rule((*tied.LABELS, "b"), ("r p",), scatters=True)
 
     def total(*arrays: jax.Array) -> jax.Array:
-        return partition.partitioned(tied._sum, rule, *arrays)[0]
+        return partition.sharded(lambda *_: rule)(tied._add_tables)(*arrays)
 
     one = np.asarray(jax.jit(total)(*arrays))
     mesh, positions = make_mesh(2, 4), P("data", None, "model")

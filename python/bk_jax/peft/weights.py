@@ -3,7 +3,8 @@
 A *weight* is what the program multiplies by, found by `bk_jax.program.sites` and joined as in
 `bk_jax.planning.plan`: a leaf, a part of one (a fused projection that is split first is three weights),
 or several leaves that are concatenated first. All uses of a weight share one adapter, also those of its
-transpose. Of a stack of weights that a `scan` runs over, or of the experts of a batched product, each has its own.
+transpose. Of a stack of weights that a `scan` runs over, or of the experts of a batched product, each
+has its own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bk_jax.planning.routes import force_routes
 from bk_jax.program.sites import Site, find_sites
 from bk_jax.program.trace import Leaf, flatten_parameters
 from bk_jax.summing.blocks.dense import to_weight
-from bk_jax.summing.blocks.kept import stack_lengths, to_leaves
+from bk_jax.summing.blocks.stored import stack_lengths, to_leaves
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,7 +37,6 @@ class Block:
     """Sites whose gradients add up before the norm: one weight, or parts of one."""
 
     sites: tuple[Site, ...]
-    group: int
     kind: str  # dense, conv, lookup or tied
     route: str
     why: str
@@ -56,7 +55,6 @@ class Plan:
     blocks: tuple[Block, ...]
     tapped: Mapping[int, str]
     unused: tuple[int, ...]
-    groups: tuple[int, ...]  # clip group of each leaf
     norm_calls: tuple[tuple[int, ...], ...]  # numbers of blocks whose norms are taken together
 
     def sites(self) -> dict[Path, Site]:
@@ -81,10 +79,10 @@ def make_plan(
         if forced.route(leaf) == "leaf":
             tapped.setdefault(leaf, "asked for")
     candidates = _without(candidates, tapped)
-    blocks = tuple(_make_block(sites, groups, method, forced) for sites in candidates)
+    blocks = tuple(_make_block(sites, method, forced) for sites in candidates)
     unused = tuple(i for i in range(len(leaves)) if i not in used)
-    calls = _norm_calls(blocks, method.share_activations)
-    plan = Plan(blocks, dict(sorted(tapped.items())), unused, tuple(groups), calls)
+    calls = _norm_calls(blocks, groups, method.share_activations)
+    plan = Plan(blocks, dict(sorted(tapped.items())), unused, calls)
     _check_complete(plan, leaves)
     forced.check(plan.tapped)
     return plan
@@ -178,9 +176,7 @@ def _without(candidates: list[list[Site]], tapped: dict[int, str]) -> list[list[
         candidates = kept
 
 
-def _make_block(
-    sites: Sequence[Site], groups: Sequence[int], method: Method, forced: ForcedRoutes
-) -> Block:
+def _make_block(sites: Sequence[Site], method: Method, forced: ForcedRoutes) -> Block:
     kind, cost = _kind(sites), _cost(sites)
     leaves = _leaves(sites)
     asked = forced.for_block(leaves, kind)
@@ -189,15 +185,18 @@ def _make_block(
         choice = Choice("ghost", "tied with a lookup")
     if asked:
         choice = Choice(asked, "asked for")
-    return Block(tuple(sites), groups[leaves[0]], kind, choice.route, choice.why, cost)
+    return Block(tuple(sites), kind, choice.route, choice.why, cost)
 
 
-def _norm_calls(blocks: Sequence[Block], share: bool) -> tuple[tuple[int, ...], ...]:
-    """Every block once: those that may share a Gram matrix of activations together."""
+def _norm_calls(
+    blocks: Sequence[Block], groups: Sequence[int], share: bool
+) -> tuple[tuple[int, ...], ...]:
+    """Every block once: those of a clip group that may share a Gram matrix of activations together."""
     calls: dict[Any, list[int]] = {}
     for number, block in enumerate(blocks):
         key = _gram_key(block) if share else None
-        calls.setdefault(number if key is None else key, []).append(number)
+        own = number if key is None else (groups[block.leaves[0]], key)
+        calls.setdefault(own, []).append(number)
     return tuple(map(tuple, calls.values()))
 
 
@@ -209,7 +208,7 @@ def _gram_key(block: Block) -> tuple[Any, ...] | None:
     use = site.use
     groups = tuple(map(len, use.weight_groups[:2]))  # where n ends and d begins
     order = (use.activation_order, groups, use.sizes[:3])
-    return (block.group, site.reads, site.axes, order, use.dtype)
+    return (site.reads, site.axes, order, use.dtype)
 
 
 def _cost(sites: Sequence[Site]) -> LayerCost:

@@ -66,6 +66,15 @@ class Parameters:
         """The descriptions that belong to `trainable_arrays`."""
         return [self.leaves[i] for i in self.trainable]
 
+    def unflatten(self, trainable: Sequence[Any]) -> Any:
+        """A tree of the parameters' structure: the trainable leaves as given, zeros for the others."""
+        zeros = [
+            None if leaf.trainable else jnp.zeros(leaf.shape, leaf.dtype) for leaf in self.leaves
+        ]
+        for position, value in zip(self.trainable, trainable, strict=True):
+            zeros[position] = value
+        return jax.tree_util.tree_unflatten(self.treedef, zeros)
+
     def merge(self, trainable: Sequence[Any]) -> list[Any]:
         """All leaves with the trainable ones replaced."""
         merged = list(self.arrays)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -11,15 +10,14 @@ import jax.numpy as jnp
 
 from bk_jax import validate
 from bk_jax.api import DPValueAndGrad
-from bk_jax.noise import add_noise
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.sampling.batches import Batch
 
 
 class Sums(NamedTuple):
-    """What has been added up: clipped gradients of the real leaves, losses, and examples."""
+    """What has been added up: clipped gradients, losses, and examples."""
 
-    gradients: list[jax.Array]
+    gradients: Any
     loss: jax.Array
     size: jax.Array
     clipped: jax.Array
@@ -102,19 +100,15 @@ class Accumulated:
         kwargs: dict[str, Any],
         number: Any,
     ) -> Sums:
-        wide = jnp.result_type(jnp.float32, *sums.gradients)
-        part = dataclasses.replace(
-            self.grad_fn, noise_multiplier=0.0, normalize_by=1.0, dtype=wide, return_stats=True
-        )
         args = [params, batch.examples, *others]
         if (prng := self.grad_fn.signature.prng_argnum) is not None:
             args[prng] = jax.random.fold_in(args[prng], number)
         is_padding = jnp.asarray(batch.is_padding_example)
-        _, grads, stats = part(*args, is_padding_example=is_padding, **kwargs)
+        part = self.grad_fn.clipped_sums(*args, is_padding_example=is_padding, **kwargs)
+        stats = part.stats
         loss = jnp.sum(jnp.where(is_padding, 0, stats.losses.astype(sums.loss.dtype)))
-        totals = zip(sums.gradients, _real_leaves(grads), strict=True)
         return Sums(
-            [(total + new).astype(total.dtype) for total, new in totals],
+            jax.tree_util.tree_map(jnp.add, sums.gradients, part.sums),
             sums.loss + loss,
             sums.size + jnp.sum(~is_padding),
             sums.clipped + _count_clipped(stats.clip_factors, is_padding),
@@ -122,23 +116,11 @@ class Accumulated:
         )
 
     def _finish(self, sums: Sums, params: Any, key: Any) -> Any:
-        grad_fn, totals = self.grad_fn, sums.gradients
-        if key is not None:
-            sensitivity = dataclasses.replace(grad_fn, normalize_by=1.0).sensitivity()
-            totals = add_noise(totals, key, grad_fn.noise_multiplier * sensitivity)
-        rest = iter(totals)
-        grads = jax.tree_util.tree_map(
-            lambda leaf: (
-                (next(rest) / grad_fn.normalize_by).astype(grad_fn.dtype or leaf.dtype)
-                if _is_real(leaf)
-                else jnp.zeros(leaf.shape, leaf.dtype)
-            ),
-            params,
-        )
+        grads = self.grad_fn.release(sums.gradients, key, like=params)
         count = jnp.maximum(sums.size, 1)
         stats = BatchStats(sums.size, sums.clipped / count, sums.nonfinite)
         out = (sums.loss / count, grads)
-        return (*out, stats) if grad_fn.return_stats else out
+        return (*out, stats) if self.grad_fn.return_stats else out
 
 
 def _count_clipped(factors: jax.Array, is_padding: jax.Array) -> jax.Array:
@@ -149,14 +131,9 @@ def _count_clipped(factors: jax.Array, is_padding: jax.Array) -> jax.Array:
 
 @jax.jit
 def _zeros(params: Any) -> Sums:
-    gradients = [jnp.zeros(x.shape, accumulation_dtype(x.dtype)) for x in _real_leaves(params)]
+    def zeros(x: Any) -> jax.Array:
+        is_real = jnp.issubdtype(x.dtype, jnp.floating)
+        return jnp.zeros(x.shape, accumulation_dtype(x.dtype) if is_real else x.dtype)
+
     counts = [jnp.zeros((), jnp.int32) for _ in range(3)]
-    return Sums(gradients, jnp.zeros(()), *counts)
-
-
-def _real_leaves(tree: Any) -> list[Any]:
-    return [leaf for leaf in jax.tree_util.tree_leaves(tree) if _is_real(leaf)]
-
-
-def _is_real(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jnp.floating)
+    return Sums(jax.tree_util.tree_map(zeros, params), jnp.zeros(()), *counts)

@@ -1,19 +1,19 @@
 """Partition: the arithmetic of blocks cut over a mesh, each device working on the part it has.
 
 XLA does not know what our custom calls compute, so it would gather their operands on every device. A
-`Rule` names each axis of operands and results with a *factor*, as in an einsum:
+`Rule` names each axis of operands and results with a *label*, as in an einsum:
 
     operands  "b n t d", "b", "b n t p"        results  "n d p"
 
 Factors that the results lack are summed over, and then a device adds only its part: `Shards.sum` adds
 the parts of all devices, scattered at once where the result is wanted in pieces (FSDP).
 
-| factor of a rule | cut over the mesh |
+| label of a rule | cut over the mesh |
 |---|---|
 | any | as the operands are, else as the result is wanted |
 | one of `whole` | never: its positions interact. What is cut there is exchanged for whole examples |
 
-One axis of the mesh cuts one factor. If it cut two, a device would see the diagonal of their product
+One axis of the mesh cuts one label. If it cut two, a device would see the diagonal of their product
 only: with `a` cut along d and `g` along p by the same devices, `||a^T g||^2` is not the sum of the
 parts.
 
@@ -35,7 +35,6 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
 Axes = tuple[str, ...]  # of the mesh
-Labels = tuple[str, ...]  # factors of an array's axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +44,10 @@ class Rule:
     Attributes:
       operands: one string for each operand, such as `"b n t d"`.
       results: one string for each result.
-      whole: factors that are not cut.
+      whole: labels that are not cut.
       scatters: whether the function adds its results up by `Shards.sum`, which can scatter them.
-      exchange: the factor that takes over what cuts a whole one: examples for positions, an all-to-all.
-      apart: groups of factors that may be cut by the same axis of the mesh, because no two groups meet
+      exchange: the label that takes over what cuts a whole one: examples for positions, an all-to-all.
+      apart: groups of labels that may be cut by the same axis of the mesh, because no two groups meet
         in one sum (parts of several layers). Those in no group meet with all.
     """
 
@@ -64,7 +63,7 @@ class Rule:
         return f"{', '.join(self.operands)} -> {', '.join(self.results)}"
 
     def meet(self, one: str, other: str) -> bool:
-        """Whether two factors may not be cut by the same axis of the mesh."""
+        """Whether two labels may not be cut by the same axis of the mesh."""
         groups = [g for g in self.apart if one in g or other in g]
         return len(groups) < 2
 
@@ -73,31 +72,31 @@ class Rule:
 class Shards:
     """How this device's part lies in the whole; without arguments: it is the whole."""
 
-    axes: Mapping[str, Axes] = dataclasses.field(default_factory=dict)  # by factor
+    axes: Mapping[str, Axes] = dataclasses.field(default_factory=dict)  # by label
     sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)  # of the mesh
     scattered: tuple[
         tuple[Axes, ...], ...
     ] = ()  # axes of each result's dimensions, to be cut at last
 
-    def over(self, *factors: str) -> Axes:
-        """The axes of the mesh that cut these factors."""
-        return tuple(axis for factor in factors for axis in self.axes.get(factor, ()))
+    def over(self, *labels: str) -> Axes:
+        """The axes of the mesh that cut these labels."""
+        return tuple(axis for label in labels for axis in self.axes.get(label, ()))
 
-    def count(self, *factors: str) -> int:
+    def count(self, *labels: str) -> int:
         """Into how many parts they are cut."""
-        return math.prod(self.sizes[axis] for axis in self.over(*factors))
+        return math.prod(self.sizes[axis] for axis in self.over(*labels))
 
-    def start(self, factor: str, length: int) -> Any:
-        """Where this device's part of a factor begins, for parts of `length`; 0 if it is whole."""
-        axes = self.over(factor)
+    def start(self, label: str, length: int) -> Any:
+        """Where this device's part of a label begins, for parts of `length`; 0 if it is whole."""
+        axes = self.over(label)
         return jax.lax.axis_index(axes).astype(jnp.int32) * length if axes else 0
 
-    def sum(self, value: jax.Array, *factors: str, result: int = 0) -> jax.Array:
-        """Adds up what the devices that share these factors have, for result number `result`.
+    def sum(self, value: jax.Array, *labels: str, result: int = 0) -> jax.Array:
+        """Adds up what the devices that share these labels have, for result number `result`.
 
         Where the result is wanted in pieces by devices that all have the same sum, each takes its piece.
         """
-        axes = self.over(*factors)
+        axes = self.over(*labels)
         for dim, wanted in enumerate(self.scattered[result] if self.scattered else ()):
             parts = [wanted] if set(wanted) <= set(axes) else [(axis,) for axis in wanted]
             for part in filter(None, parts):
@@ -119,12 +118,44 @@ Local = Callable[..., tuple[jax.Array, ...]]
 WHOLE = Shards()
 
 
+def sharded(rule_of: Callable[..., Rule]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An operation of which each device does its part.
+
+    The decorated function is `local(shards, *operands, **static)`: the arithmetic of one device, which
+    on a single device is all of it. `rule_of(*operands, **static)` says how the operands may be cut.
+
+        @sharded(lambda x, y: Rule(("b k", "b k"), ("k",), scatters=True))
+        def sum_of_products(shards, x, y):
+            return shards.sum((x * y).sum(0), "b")
+
+        sum_of_products(x, y)
+    """
+
+    def decorate(local: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(local)
+        def operation(*operands: jax.Array, **static: Any) -> Any:
+            mine = functools.partial(local, **static)
+            if not is_cut():
+                return mine(WHOLE, *operands)
+            rule = rule_of(*operands, **static)
+            found = partitioned(lambda *given: _as_tuple(mine(*given)), rule, *operands)
+            return found if len(rule.results) > 1 else found[0]
+
+        return operation
+
+    return decorate
+
+
+def _as_tuple(results: Any) -> tuple[jax.Array, ...]:
+    return tuple(results) if isinstance(results, tuple) else (results,)
+
+
 def partitioned(function: Local, rule: Rule, *operands: jax.Array) -> tuple[jax.Array, ...]:
     """`function(shards, *operands)`, each device with its own part of the operands.
 
     The function must not close over traced values.
     """
-    if not _is_cut():
+    if not is_cut():
         return function(WHOLE, *operands)
     if (mesh := jax.sharding.get_abstract_mesh()).explicit_axes:
         return _by_types(function, rule, mesh, operands)
@@ -147,7 +178,7 @@ def many_devices() -> bool:
     return jax.device_count() > 1
 
 
-def _is_cut() -> bool:
+def is_cut() -> bool:
     """Whether XLA decides who computes what: there are devices, and we are not inside a `shard_map`."""
     return many_devices() and not jax.sharding.get_abstract_mesh().manual_axes
 
@@ -186,9 +217,9 @@ def _partition(
     axes = _assign(
         rule, sizes, [*zip(inside, arguments, strict=True)], [*zip(outside, results, strict=True)]
     )
-    cut = [[axes.get(factor, ()) for factor in labels] for labels in outside]
-    kept = {axis for labels in outside for factor in labels for axis in axes.get(factor, ())}
-    summed = {a for factor, own in axes.items() for a in own if a not in kept}
+    cut = [[axes.get(label, ()) for label in labels] for labels in outside]
+    kept = {axis for labels in outside for label in labels for axis in axes.get(label, ())}
+    summed = {a for label, own in axes.items() for a in own if a not in kept}
     summed = summed if rule.scatters else set()
     scattered = [
         _scatter(result, wanted, summed, sizes) for result, wanted in zip(cut, results, strict=True)
@@ -206,7 +237,7 @@ def _partition(
 
 
 def _assign(rule: Rule, sizes: Mapping[str, int], operands: Any, results: Any) -> dict[str, Axes]:
-    """The axes of the mesh that cut each factor: examples first, for they stay where they are.
+    """The axes of the mesh that cut each label: examples first, for they stay where they are.
 
     Then as the operands are, large ones first, then as results are wanted.
     """
@@ -214,19 +245,19 @@ def _assign(rule: Rule, sizes: Mapping[str, int], operands: Any, results: Any) -
     lengths: dict[str, int] = {}
     first = sorted(operands, key=lambda pair: -math.prod(pair[1].shape))
     dims = [
-        (factor, length, own)
+        (label, length, own)
         for labels, array in [*first, *results]
-        for factor, length, own in zip(labels, array.shape, _spec(array), strict=True)
+        for label, length, own in zip(labels, array.shape, _spec(array), strict=True)
     ]
-    for factor, length, own in sorted(dims, key=lambda dim: dim[0] != "b"):
-        lengths[factor] = length
-        taken = {a for f, used in axes.items() if rule.meet(f, factor) for a in used}
+    for label, length, own in sorted(dims, key=lambda dim: dim[0] != "b"):
+        lengths[label] = length
+        taken = {a for f, used in axes.items() if rule.meet(f, label) for a in used}
         free = tuple(axis for axis in own if axis not in taken)
-        if factor not in axes and factor not in rule.whole and free and _fits(length, free, sizes):
-            axes[factor] = free
+        if label not in axes and label not in rule.whole and free and _fits(length, free, sizes):
+            axes[label] = free
     if rule.exchange:
         used = {axis for own in axes.values() for axis in own}
-        idle = [axis for factor, _, own in dims if factor in rule.whole for axis in own]
+        idle = [axis for label, _, own in dims if label in rule.whole for axis in own]
         more = (*axes.get(rule.exchange, ()), *(a for a in dict.fromkeys(idle) if a not in used))
         if more and _fits(lengths[rule.exchange], more, sizes):
             axes[rule.exchange] = more

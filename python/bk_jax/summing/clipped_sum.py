@@ -9,7 +9,6 @@ gradients that clipping would throw away are never formed.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -25,9 +24,8 @@ from bk_jax.program.replay import Book
 from bk_jax.program.trace import Traced
 from bk_jax.sharding.manual import NOT_MANUAL, Manual
 from bk_jax.sharding.varying import vary
-from bk_jax.summing import blocks
-from bk_jax.summing.blocks import Kept
-from bk_jax.summing.norms import Term, squared_norms
+from bk_jax.summing.blocks import Kept, Tapped, keep, together
+from bk_jax.summing.norms import Measured, norms_by_group
 
 
 class ClippedSum(NamedTuple):
@@ -52,12 +50,12 @@ class Task(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """What one back-propagation gives: values per example, and what is kept of each gradient."""
+    """What one back-propagation gives: values per example, and what is kept of every gradient."""
 
     losses: jax.Array
     aux: list[jax.Array]
-    kept: list[Kept]
-    leaf_gradients: dict[int, jax.Array]
+    blocks: list[Kept]  # one for each block of the plan
+    tapped: list[Kept]
 
 
 def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array) -> ClippedSum:
@@ -65,7 +63,7 @@ def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array
     first = _back_propagate(task, examples, None)
     factors, norms = _clip(task, first, is_padding)
     sums: dict[int, jax.Array] = {}
-    for group in range(len(task.clipping.norms)):
+    for group in range(len(task.clipping.clip_norms)):
         factor = factors[:, group]
         if task.second_backward:
             power, rest = _split_power(factor)
@@ -116,7 +114,8 @@ def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Arra
     over = (None if weights is None else 0, *[0] * len(examples))
     batched = jax.vmap(one_example, in_axes=over)
     losses, aux, book, (taps, leaf_gradients) = batched(weights, *examples)
-    return _Pass(losses, aux, _keep(task, book, taps), leaf_gradients)
+    tapped: list[Kept] = [Tapped((leaf,), each) for leaf, each in leaf_gradients.items()]
+    return _Pass(losses, aux, _keep(task, book, taps), tapped)
 
 
 def _scope_name(task: Task, step: str, leaves: Iterable[int]) -> str:
@@ -133,57 +132,41 @@ def _keep(task: Task, book: Book, taps: Any) -> list[Kept]:
     kept = []
     for block in task.plan.blocks:
         with _scope(task, "keep", block.leaves):
-            kept.append(blocks.keep(block, book, taps))
+            kept.append(keep(block, book, taps))
     return kept
 
 
 def _clip(task: Task, first: _Pass, is_padding: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Factors and norm estimates, both `[B, groups]`."""
-    parts = _norms(task, first)
+    by_group = norms_by_group(_measured(task, first), len(task.clipping.clip_norms))
     with jax.named_scope("bk.clip"):
-        return _factors(task, parts, is_padding)
+        return _factors(task, by_group, is_padding)
 
 
-def _norms(task: Task, first: _Pass) -> list[list[SquaredNorms]]:
-    """The squared norms that make up each group's."""
-    terms = [_term(task, first, numbers) for numbers in task.plan.norm_calls]
-    for leaf, gradients in first.leaf_gradients.items():
-        own = blocks.norms_of(gradients)
-        terms.append(_named(task, own, [leaf]))
-    parts: list[list[SquaredNorms]] = [[] for _ in task.clipping.norms]
-    for term, norms in zip(terms, squared_norms(terms), strict=True):
-        parts[term.group].append(norms)
-    return parts
-
-
-def _term(task: Task, first: _Pass, numbers: Sequence[int]) -> Term:
-    """The norms of blocks that are taken together."""
-    together = [leaf for number in numbers for leaf in task.plan.blocks[number].leaves]
-    with _scope(task, "norm", together):
-        term = blocks.norms([first.kept[number] for number in numbers])
-    return _named(task, term, together)
-
-
-def _named(task: Task, term: Term, leaves: Sequence[int]) -> Term:
-    """The term with all that depends on the parameters it is for."""
-    return dataclasses.replace(
-        term,
-        scope=_scope_name(task, "norm", leaves),
-        group=task.plan.groups[leaves[0]],
-        axes=task.manual.parts(task.arrays[leaves[0]]),
-    )
+def _measured(task: Task, first: _Pass) -> list[Measured]:
+    """All that has a norm: blocks, those that share activations together, and tapped leaves."""
+    calls = [together([first.blocks[n] for n in numbers]) for numbers in task.plan.norm_calls]
+    return [
+        Measured(
+            kept,
+            task.clipping.groups[kept.leaves[0]],
+            _scope_name(task, "norm", kept.leaves),
+            task.manual.parts(task.arrays[kept.leaves[0]]),
+        )
+        for kept in [*calls, *first.tapped]
+    ]
 
 
 def _factors(
-    task: Task, parts: list[list[SquaredNorms]], is_padding: jax.Array
+    task: Task, by_group: list[list[SquaredNorms]], is_padding: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    dtype = accumulation_dtype(*(n.upper.dtype for norms in parts for n in norms))
+    dtype = accumulation_dtype(*(n.upper.dtype for norms in by_group for n in norms))
     zero = jnp.zeros(is_padding.shape, dtype)
     factors, estimates = [], []
-    for group, terms in enumerate(parts):
-        uppers = [n.upper.astype(dtype) for n in terms] or [zero]
+    for group, norms in enumerate(by_group):
+        uppers = [n.upper.astype(dtype) for n in norms] or [zero]
         factors.append(task.clipping.factors(uppers, group, is_padding))
-        estimates.append(jnp.sqrt(sum((n.estimate.astype(dtype) for n in terms), zero)))
+        estimates.append(jnp.sqrt(sum((n.estimate.astype(dtype) for n in norms), zero)))
     norms_of_all = jnp.stack(estimates, axis=1)
     usable = jnp.all(jnp.isfinite(norms_of_all), axis=1, keepdims=True)
     return jnp.where(usable, jnp.stack(factors, axis=1), 0), norms_of_all
@@ -193,13 +176,10 @@ def _add_sums(
     task: Task, given: _Pass, group: int, factor: jax.Array, sums: dict[int, jax.Array]
 ) -> None:
     """Adds the clipped sums of one group's parameters to `sums`."""
-    for block, kept in zip(task.plan.blocks, given.kept, strict=True):
-        if block.group == group:
-            with _scope(task, "sum", block.leaves):
-                clipped = kept.clipped_sum(factor)
-            for leaf, part in clipped.items():
-                sums[leaf] = sums[leaf] + part if leaf in sums else part
-    for leaf, gradients in given.leaf_gradients.items():
-        if task.plan.groups[leaf] == group:
-            with _scope(task, "sum", [leaf]):
-                sums[leaf] = blocks.weighted_sum(factor, gradients)
+    for kept in [*given.blocks, *given.tapped]:
+        if task.clipping.groups[kept.leaves[0]] != group:
+            continue
+        with _scope(task, "sum", kept.leaves):
+            clipped = kept.clipped_sum(factor)
+        for leaf, part in clipped.items():
+            sums[leaf] = sums[leaf] + part if leaf in sums else part

@@ -1,4 +1,4 @@
-"""Norms: terms of the blocks, computed where their arrays are, and added up over devices once.
+"""Norms: the squared norms of all that is kept, by clip group, added up over devices once.
 
 A device that holds a part of a weight's rows or columns knows that part of every squared norm. All such
 parts are added up on the device first, then over devices by one sum of B numbers (an estimate and an
@@ -7,86 +7,93 @@ upper bound) for each set of axes of the mesh. Upper bounds stay upper bounds: e
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, inflate
-from bk_jax.sharding.partition import Axes, Rule, Shards, partitioned
+from bk_jax.sharding.partition import Axes, Rule, Shards, is_cut, partitioned
+from bk_jax.summing.kept import Kept
 
 
-class Part(NamedTuple):
-    """Squared norms of a device's part; those of the parts of `factors` add up to the whole."""
-
-    norms: SquaredNorms
-    factors: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Term:
-    """Squared norms `[B]` of some gradients, as a function of arrays.
+class Measured(NamedTuple):
+    """Something whose norms are asked for.
 
     Attributes:
-      parts: from shards and operands to parts, which add up to the term.
-      operands: arrays of the batch.
-      labels: factors of their axes as for `partition.Rule`; `b` are the examples.
-      whole: factors whose positions are needed together.
-      scope: a name for the program.
+      kept: what is kept of its gradient.
       group: number of the clip group.
-      axes: of a `shard_map` whose devices hold parts of these gradients.
+      scope: a name for the program.
+      axes: of a `shard_map` whose devices hold parts of the gradient.
     """
 
-    parts: Callable[..., list[Part]]
-    operands: Sequence[jax.Array]
-    labels: tuple[str, ...]
-    whole: frozenset[str] = frozenset()
-    scope: str = ""
-    group: int = 0
+    kept: Kept
+    group: int
+    scope: str = "bk.norm"
     axes: Axes = ()
 
 
-def squared_norms(terms: Sequence[Term]) -> list[SquaredNorms]:
-    """One for each term. Where parts are added up over devices, the first term of a group has it all."""
-    if not terms:
-        return []
-    ends = [0]
-    for term in terms:
-        ends.append(ends[-1] + len(term.operands))
-
-    def compute(shards: Shards, *operands: jax.Array) -> tuple[jax.Array, ...]:
-        found = [
-            _evaluate(
-                term, _of_term(shards, term, number), operands[ends[number] : ends[number + 1]]
-            )
-            for number, term in enumerate(terms)
-        ]
-        norms = _over_devices([term.group for term in terms], found)
-        return tuple(number for pair in norms for number in pair)
-
-    operands = [operand for term in terms for operand in term.operands]
-    flat = partitioned(compute, _rule(terms), *operands)
-    return [SquaredNorms(*pair) for pair in zip(flat[::2], flat[1::2], strict=True)]
+def norms_by_group(measured: Sequence[Measured], groups: int) -> list[list[SquaredNorms]]:
+    """Squared norms `[B]` that add up to those of each clip group."""
+    if is_cut() or any(one.axes for one in measured):
+        return _over_devices(measured, groups)
+    found: list[list[SquaredNorms]] = [[] for _ in range(groups)]
+    for one in measured:
+        with jax.named_scope(one.scope):
+            found[one.group].append(one.kept.squared_norms())
+    return found
 
 
-def add_up(shards: Shards, norms: SquaredNorms, factors: Iterable[str]) -> SquaredNorms:
+def add_up(shards: Shards, norms: SquaredNorms, labels: Iterable[str]) -> SquaredNorms:
     """The parts of all devices, added up; estimates and bounds in one sum."""
-    axes = shards.over(*factors)
+    axes = shards.over(*labels)
     return _psum(axes, [norms])[0] if axes else norms
 
 
-_Found = dict[Axes, SquaredNorms]  # parts of a term, by the axes over which they are to be added up
+_Parts = dict[Axes, dict[int, list[SquaredNorms]]]  # by axes to add up over, and by group
 
 
-def _evaluate(term: Term, shards: Shards, operands: Sequence[jax.Array]) -> _Found:
-    with jax.named_scope(term.scope or "bk.norm"):
-        by_axes: dict[Axes, list[SquaredNorms]] = {}
-        for norms, factors in term.parts(shards, *operands):
-            axes = tuple(sorted({*shards.over(*factors), *term.axes}))
-            by_axes.setdefault(axes, []).append(norms)
-        return {axes: _add(norms) for axes, norms in by_axes.items()}
+def _over_devices(measured: Sequence[Measured], groups: int) -> list[list[SquaredNorms]]:
+    """One total for each clip group that has any."""
+    used = sorted({one.group for one in measured})
+    ends = [0, *itertools.accumulate(len(one.kept.arrays) for one in measured)]
+
+    def compute(shards: Shards, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+        parts: _Parts = {}
+        for number, one in enumerate(measured):
+            own = arrays[ends[number] : ends[number + 1]]
+            _measure(one, _own_labels(shards, one.kept.cut.labels, number), own, parts)
+        totals = _totals(parts)
+        return tuple(array for group in used for array in totals[group])
+
+    arrays = [array for one in measured for array in one.kept.arrays]
+    flat = partitioned(compute, _rule(measured, 2 * len(used)), *arrays) if arrays else ()
+    found: list[list[SquaredNorms]] = [[] for _ in range(groups)]
+    for group, pair in zip(used, zip(flat[::2], flat[1::2], strict=True), strict=True):
+        found[group].append(SquaredNorms(*pair))
+    return found
+
+
+def _measure(one: Measured, shards: Shards, arrays: Sequence[jax.Array], parts: _Parts) -> None:
+    """Adds the squared norms of a device's arrays to the parts."""
+    with jax.named_scope(one.scope):
+        for mine in one.kept.on_device(shards, arrays):
+            axes = tuple(sorted({*shards.over(*mine.cut.parts), *one.axes}))
+            parts.setdefault(axes, {}).setdefault(one.group, []).append(mine.squared_norms())
+
+
+def _totals(parts: _Parts) -> dict[int, SquaredNorms]:
+    """The squared norms of each group: one sum over devices for each set of axes."""
+    by_group: dict[int, list[SquaredNorms]] = {}
+    for axes, groups in sorted(parts.items()):
+        local = [_add(norms) for norms in groups.values()]
+        with jax.named_scope("bk.norm"):
+            whole = _psum(axes, local) if axes else local
+        for group, total in zip(groups, whole, strict=True):
+            by_group.setdefault(group, []).append(total)
+    return {group: _add(norms) for group, norms in by_group.items()}
 
 
 def _add(norms: Sequence[SquaredNorms]) -> SquaredNorms:
@@ -101,29 +108,6 @@ def _add(norms: Sequence[SquaredNorms]) -> SquaredNorms:
     return SquaredNorms(estimate, inflate(upper, len(norms)))
 
 
-def _over_devices(groups: Sequence[int], found: Sequence[_Found]) -> list[SquaredNorms]:
-    """Adds up parts: all terms of a clip group with the same axes together."""
-    kept: list[list[SquaredNorms]] = [[f[()]] if () in f else [] for f in found]
-    for axes in sorted({axes for f in found for axes in f if axes}):
-        mine: dict[int, list[int]] = {}
-        for number, (group, f) in enumerate(zip(groups, found, strict=True)):
-            if axes in f:
-                mine.setdefault(group, []).append(number)
-        local = [_add([found[n][axes] for n in numbers]) for numbers in mine.values()]
-        with jax.named_scope("bk.norm"):
-            totals = _psum(axes, local)
-        for numbers, total in zip(mine.values(), totals, strict=True):
-            kept[numbers[0]].append(total)
-    dtype = accumulation_dtype(*(n.upper.dtype for norms in kept for n in norms))
-    batch = next(n.upper.shape for norms in kept for n in norms)
-    zero = SquaredNorms(jnp.zeros(batch, dtype), jnp.zeros(batch, dtype))
-    return [_cast(_add(norms) if norms else zero, dtype) for norms in kept]
-
-
-def _cast(norms: SquaredNorms, dtype: jnp.dtype) -> SquaredNorms:
-    return SquaredNorms(norms.estimate.astype(dtype), norms.upper.astype(dtype))
-
-
 def _psum(axes: Axes, norms: Sequence[SquaredNorms]) -> list[SquaredNorms]:
     """One sum over devices for all of them."""
     dtype = accumulation_dtype(*(n.upper.dtype for n in norms))
@@ -135,24 +119,25 @@ def _psum(axes: Axes, norms: Sequence[SquaredNorms]) -> list[SquaredNorms]:
     ]
 
 
-def _name(factor: str, number: int) -> str:
-    """Factors of different terms are different, but for the examples."""
-    return factor if factor == "b" else f"{factor}_{number}"
+def _name(label: str, number: int) -> str:
+    """Labels of different arrays are different, except for the examples."""
+    return label if label == "b" else f"{label}_{number}"
 
 
-def _rule(terms: Sequence[Term]) -> Rule:
+def _rule(measured: Sequence[Measured], results: int) -> Rule:
     operands, apart, whole = [], [], set()
-    for number, term in enumerate(terms):
-        names = [[_name(f, number) for f in labels.split()] for labels in term.labels]
-        operands += [" ".join(factors) for factors in names]
-        apart.append(frozenset(f for factors in names for f in factors if f != "b"))
-        whole |= {_name(factor, number) for factor in term.whole}
-    results = ("b",) * (2 * len(terms))
-    return Rule(tuple(operands), results, frozenset(whole), exchange="b", apart=tuple(apart))
+    for number, one in enumerate(measured):
+        cut = one.kept.cut
+        names = [[_name(label, number) for label in labels.split()] for labels in cut.labels]
+        operands += [" ".join(own) for own in names]
+        apart.append(frozenset(label for own in names for label in own if label != "b"))
+        whole |= {_name(label, number) for label in cut.whole}
+    return Rule(
+        tuple(operands), ("b",) * results, frozenset(whole), exchange="b", apart=tuple(apart)
+    )
 
 
-def _of_term(shards: Shards, term: Term, number: int) -> Shards:
-    """The shards with the names of a term."""
-    factors = {factor for labels in term.labels for factor in labels.split()}
-    axes = {factor: shards.over(_name(factor, number)) for factor in factors}
-    return Shards(axes, shards.sizes)
+def _own_labels(shards: Shards, labels: Sequence[str], number: int) -> Shards:
+    """The shards under the labels of one of those measured."""
+    own = {label for of_array in labels for label in of_array.split()}
+    return Shards({label: shards.over(_name(label, number)) for label in own}, shards.sizes)

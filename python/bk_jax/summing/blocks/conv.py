@@ -24,13 +24,14 @@ from bk_jax.ops.numerics import SquaredNorms, inflate, unit_roundoff
 from bk_jax.planning.plan import Block
 from bk_jax.program.rules.conv import ConvUse
 from bk_jax.program.sites import Path, ScanAxis, Site
-from bk_jax.sharding.partition import Rule, Shards, partitioned
-from bk_jax.summing.blocks.kept import Kept, Stored, stack_lengths, to_leaves
-from bk_jax.summing.norms import Part, Term, add_up
+from bk_jax.sharding.partition import Rule, Shards, sharded
+from bk_jax.summing.blocks.stored import Stored, stack_lengths, to_leaves
+from bk_jax.summing.kept import Cut, Kept
+from bk_jax.summing.norms import add_up
 
 
 class Operands(NamedTuple):
-    """Image and output gradient of one site, `[B, scans..., ...]` as the book keeps them."""
+    """Image and output gradient of one site, in canonical form."""
 
     image: jax.Array
     gradient: jax.Array
@@ -43,38 +44,48 @@ class Conv:
     block: Block
     operands: tuple[Operands, ...]
 
-    def norms(self) -> Term:
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The block's."""
+        return self.block.leaves
+
+    def squared_norms(self) -> SquaredNorms:
         """From Gram matrices, or from kernel gradients that are not kept."""
-        sites, route, gram = self.block.sites, self.block.route, self.block.cost.gram
-
-        def norms(shards: Shards, *arrays: jax.Array) -> list[Part]:
-            operands = _pairs(arrays)
-            if route == "ghost" and gram is None:
-                found = _patch_norms(sites, operands)
-            elif len(operands) > 1:
-                found = _norms_of_sum(sites, operands)
-            else:
-                form: Form = "pixel_gram" if route == "ghost" else "direct"
-                found = _norms(sites[0], operands[0], form)
-            return [Part(found, ("w", "c", "o"))]
-
-        arrays = [array for both in self._canonical() for array in both]
-        return Term(norms, arrays, _labels(sites), _whole(sites))
+        sites, ghost = self.block.sites, self.block.route == "ghost"
+        if ghost and self.block.cost.gram is None:
+            return _patch_norms(sites, self.operands)
+        if len(sites) > 1:
+            return _norms_of_sum(sites, self.operands)
+        return _norms(sites[0], self.operands[0], "pixel_gram" if ghost else "direct")
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """The kernel gradient of the whole batch at the scaled output gradients."""
-        sites = zip(self.block.sites, self._canonical(), strict=True)
-        parts = [_sum(site, both, factor) for site, both in sites]
+        sites = zip(self.block.sites, self.operands, strict=True)
+        parts = [
+            _to_weight(site, _kernel_sum(both.image, factor, both.gradient, site=site), ())
+            for site, both in sites
+        ]
         return to_leaves(self.block, sum(parts[1:], parts[0]))
 
-    def _canonical(self) -> list[Operands]:
-        sites = zip(self.block.sites, self.operands, strict=True)
-        return [_canonical(site, both) for site, both in sites]
+    @property
+    def arrays(self) -> tuple[jax.Array, ...]:
+        """Image and gradient of each site in turn."""
+        return tuple(array for both in self.operands for array in both)
+
+    @property
+    def cut(self) -> Cut:
+        """A part of the channels has its own part of the norm."""
+        return Cut(_labels(self.block.sites), ("w", "c", "o"), _whole(self.block.sites))
+
+    def on_device(self, shards: Shards, arrays: Sequence[jax.Array]) -> Sequence[Kept]:
+        """Parts of all of them."""
+        pairs = zip(arrays[::2], arrays[1::2], strict=True)
+        return [dataclasses.replace(self, operands=tuple(Operands(*pair) for pair in pairs))]
 
 
 def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
-    """The kept arrays of a block of convolutions."""
-    operands = tuple(Operands(book[site.path], taps[site.path]) for site in block.sites)
+    """What is kept of a block of convolutions."""
+    operands = tuple(_canonical(site, book[site.path], taps[site.path]) for site in block.sites)
     if block.route != "store":
         return Conv(block, operands)
     stored = [_store(site, both) for site, both in zip(block.sites, operands, strict=True)]
@@ -86,34 +97,41 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
 
 def _store(site: Site, both: Operands) -> tuple[jax.Array, SquaredNorms]:
     """Gradients `[B, stack..., *weight_shape]` of every example, and their norms."""
-
-    def grads(shards: Shards, x: jax.Array, g: jax.Array) -> tuple[jax.Array, ...]:
-        gradients, norms = _grads(site, Operands(x, g))
-        return gradients, *add_up(shards, norms, ("w", "c", "o"))
-
-    channels = _channels(site)
-    rule = Rule(_labels([site]), (f"b w x y z {channels}", "b", "b"), _whole([site]), exchange="b")
-    gradients, *norms = partitioned(grads, rule, *_canonical(site, both))
-    batch = both.image.shape[0]
-    return _to_weight(site, gradients, (batch,)), SquaredNorms(*norms)
+    gradients, *norms = _kernel_of_each(*both, site=site)
+    return _to_weight(site, gradients, (both.image.shape[0],)), SquaredNorms(*norms)
 
 
-def _sum(site: Site, both: Operands, factor: jax.Array) -> jax.Array:
-    """The clipped sum, `[stack..., *weight_shape]`."""
-    stacked = both.image.shape[1] != 1
+def _each_rule(x: jax.Array, g: jax.Array, *, site: Site) -> Rule:
+    results = (f"b w x y z {_channels(site)}", "b", "b")
+    return Rule(_labels([site]), results, _whole([site]), exchange="b")
 
-    def add(shards: Shards, x: jax.Array, factor: jax.Array, g: jax.Array) -> tuple[jax.Array]:
-        def one(x: jax.Array, g: jax.Array) -> jax.Array:
-            return ops.conv_sum(x, factor, g, _window(site.use))
 
-        total = jax.vmap(one, in_axes=1)(x, g) if stacked else one(x[:, 0], g[:, 0])
-        return (shards.sum(total, "b"),)
+@sharded(_each_rule)
+def _kernel_of_each(
+    shards: Shards, x: jax.Array, g: jax.Array, *, site: Site
+) -> tuple[jax.Array, ...]:
+    gradients, norms = _grads(site, Operands(x, g))
+    return gradients, *add_up(shards, norms, ("w", "c", "o"))
 
+
+def _sum_rule(x: jax.Array, factor: jax.Array, g: jax.Array, *, site: Site) -> Rule:
     image, gradient = _labels([site])
-    result = f"{'w ' if stacked else ''}x y z {_channels(site)}"
-    rule = Rule((image, "b", gradient), (result,), _whole([site]), scatters=True)
-    (total,) = partitioned(add, rule, both.image, factor, both.gradient)
-    return _to_weight(site, total, ())
+    result = f"{'w ' if x.shape[1] != 1 else ''}x y z {_channels(site)}"
+    return Rule((image, "b", gradient), (result,), _whole([site]), scatters=True)
+
+
+@sharded(_sum_rule)
+def _kernel_sum(
+    shards: Shards, x: jax.Array, factor: jax.Array, g: jax.Array, *, site: Site
+) -> jax.Array:
+    """The clipped sum, with an axis of weights in front if there are several."""
+
+    def one(x: jax.Array, g: jax.Array) -> jax.Array:
+        return ops.conv_sum(x, factor, g, _window(site.use))
+
+    stacked = x.shape[1] != 1
+    total = jax.vmap(one, in_axes=1)(x, g) if stacked else one(x[:, 0], g[:, 0])
+    return shards.sum(total, "b")
 
 
 def _labels(sites: Sequence[Site]) -> tuple[str, ...]:
@@ -134,10 +152,6 @@ def _whole(sites: Sequence[Site]) -> frozenset[str]:
 def _channels(site: Site) -> str:
     """Factors of the channels of a kernel; with groups it has only a part of the image's."""
     return "part o" if site.use.groups > 1 else "c o"
-
-
-def _pairs(arrays: Sequence[jax.Array]) -> list[Operands]:
-    return [Operands(*pair) for pair in zip(arrays[::2], arrays[1::2], strict=True)]
 
 
 def _norms(site: Site, both: Operands, form: Form) -> SquaredNorms:
@@ -195,12 +209,12 @@ def _norms_of_sum(sites: Sequence[Site], operands: Sequence[Operands]) -> Square
     return SquaredNorms(norms.estimate, inflate(jnp.square(jnp.sqrt(norms.upper) + slack), 4))
 
 
-def _canonical(site: Site, both: Operands) -> Operands:
+def _canonical(site: Site, image: jax.Array, gradient: jax.Array) -> Operands:
     """Both as `[B, weights, images, D, H, W, channels]`; scans that share the kernel join the images."""
     numbers = site.use.equation.params["dimension_numbers"]
     return Operands(
-        _reorder(both.image, numbers.lhs_spec, site.axes),
-        _reorder(both.gradient, numbers.out_spec, site.axes),
+        _reorder(image, numbers.lhs_spec, site.axes),
+        _reorder(gradient, numbers.out_spec, site.axes),
     )
 
 

@@ -13,18 +13,19 @@ from bk_jax import ops
 from bk_jax.ops.numerics import SquaredNorms
 from bk_jax.planning.plan import Block
 from bk_jax.program.sites import Path, Site
-from bk_jax.sharding.partition import Rule, Shards, partitioned
-from bk_jax.summing.blocks.kept import Kept, Stored, join_scans, merge, stack_lengths, to_leaves
-from bk_jax.summing.norms import Part, Term, add_up
+from bk_jax.sharding.partition import Rule, Shards, sharded
+from bk_jax.summing.blocks.stored import Stored, join_scans, merge, stack_lengths, to_leaves
+from bk_jax.summing.kept import Cut, Kept
+from bk_jax.summing.norms import add_up
 
 POSITIONS = frozenset({"t"})
-Names = tuple[str, ...]
+Labels = tuple[str, ...]
 
 
 class Operands(NamedTuple):
     """`left[B, n..., T, rows...]` and `right[B, n..., T, columns...]`: the gradient is `left^T right`.
 
-    Each axis of a weight is a factor of its own and may be cut over devices; merged with the one
+    Each axis of a weight has a label of its own and may be cut over devices; merged with the one
     before it, it could not be. `lead` is the number of axes of n.
     """
 
@@ -33,121 +34,132 @@ class Operands(NamedTuple):
     lead: int = 1
 
     @property
-    def factors(self) -> tuple[Names, Names, Names]:
+    def weight_labels(self) -> tuple[Labels, Labels, Labels]:
         """Of n, rows and columns."""
         first = 2 + self.lead
         counts = (self.lead, self.left.ndim - first, self.right.ndim - first)
-        n, m, k = (_names(*both) for both in zip("nmk", counts, strict=True))
+        n, m, k = (numbered(*both) for both in zip("nmk", counts, strict=True))
         return n, m, k
 
     @property
     def labels(self) -> tuple[str, str]:
         """Of both arrays."""
-        n, m, k = self.factors
-        return _joined("b", *n, "t", *m), _joined("b", *n, "t", *k)
+        n, m, k = self.weight_labels
+        return joined("b", *n, "t", *m), joined("b", *n, "t", *k)
+
+    @property
+    def gradient_labels(self) -> str:
+        """Of the gradient `[n..., rows..., columns...]`."""
+        n, m, k = self.weight_labels
+        return joined(*n, *m, *k)
+
+    @property
+    def gradient_shape(self) -> tuple[int, ...]:
+        """`n..., rows..., columns...`."""
+        first = 2 + self.lead
+        return (
+            *self.left.shape[1 : first - 1],
+            *self.left.shape[first:],
+            *self.right.shape[first:],
+        )
+
+    @property
+    def merged(self) -> tuple[jax.Array, jax.Array]:
+        """`[B, N, T, rows]` and `[B, N, T, columns]`."""
+        return merge(self.left, self.lead), merge(self.right, self.lead)
 
 
-def _names(prefix: str, count: int) -> Names:
+def numbered(prefix: str, count: int) -> Labels:
+    """Labels of axes that belong together."""
     return tuple(f"{prefix}{number}" for number in range(count))
 
 
-def _joined(*factors: str) -> str:
-    return " ".join(factors)
+def joined(*labels: str) -> str:
+    """The labels of one array."""
+    return " ".join(labels)
 
 
 @dataclasses.dataclass(frozen=True)
 class Dense:
-    """Activations and output gradients; `ghost` chooses how the norm is taken."""
+    """Activations and output gradients; the route chooses how the norm is taken."""
 
     block: Block
     operands: Operands
-    ghost: bool
 
-    def norms(self) -> Term:
-        """From Gram matrices, or from the gradient without keeping it.
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The block's."""
+        return self.block.leaves
 
-        A part of the rows or columns has its own part of the norm; positions are needed together.
-        """
-        norm = ops.ghost_norm if self.ghost else ops.direct_norm
-        left, right, lead = self.operands
-        n, m, k = self.operands.factors
-
-        def norms(shards: Shards, left: jax.Array, right: jax.Array) -> list[Part]:
-            return [Part(norm(merge(left, lead), merge(right, lead)), (*n, *m, *k))]
-
-        return Term(norms, (left, right), self.operands.labels, POSITIONS)
+    def squared_norms(self) -> SquaredNorms:
+        """From Gram matrices, or from the gradient without keeping it."""
+        norm = ops.ghost_norm if self.block.route == "ghost" else ops.direct_norm
+        return norm(*self.operands.merged)
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """One gemm over all examples."""
         left, right, lead = self.operands
-        n, m, k = self.operands.factors
-
-        def add(
-            shards: Shards, left: jax.Array, factor: jax.Array, right: jax.Array
-        ) -> tuple[jax.Array]:
-            total = ops.clipped_gemm(merge(left, lead), factor, merge(right, lead))
-            return (shards.sum(total.reshape(_gradient_shape(left, right, lead)), "b", "t"),)
-
-        first, last = self.operands.labels
-        rule = Rule((first, "b", last), (_joined(*n, *m, *k),), scatters=True)
-        (total,) = partitioned(add, rule, left, factor, right)
+        total = _gradient_sum(left, factor, right, lead=lead)
         return to_leaves(self.block, to_weight(self.block.sites[0], total))
 
+    @property
+    def arrays(self) -> tuple[jax.Array, ...]:
+        """Both operands."""
+        return self.operands[:2]
 
-def _gradient_shape(left: jax.Array, right: jax.Array, lead: int) -> tuple[int, ...]:
-    """`n..., rows..., columns...`."""
-    return (*left.shape[1 : 1 + lead], *left.shape[2 + lead :], *right.shape[2 + lead :])
+    @property
+    def cut(self) -> Cut:
+        """A part of the rows or columns has its own part of the norm; positions are needed together."""
+        n, m, k = self.operands.weight_labels
+        return Cut(self.operands.labels, (*n, *m, *k), POSITIONS)
 
-
-def shared_norms(layers: Sequence[Dense]) -> Term:
-    """Squared norms of layers with the same activations, added up.
-
-    They are one layer whose output gradients stand next to each other: the Gram matrix of the
-    activations is made once. Not so for gradients that are cut in different ways over devices.
-    """
-    pairs = [_activation_and_gradient(layer) for layer in layers]
-    lead = pairs[0].lead
-    n, m, _ = pairs[0].factors
-    names = [_names(f"k{i}_", len(pair.factors[2])) for i, pair in enumerate(pairs)]
-
-    def norms(shards: Shards, *arrays: jax.Array) -> list[Part]:
-        activation, *gradients = (merge(array, lead) for array in arrays)
-        if len({shards.over(*own) for own in names}) == 1:
-            together = jnp.concatenate(gradients, axis=3)
-            return [Part(ops.ghost_norm(activation, together), (*n, *m, *names[0]))]
-        each = zip(gradients, names, strict=True)
-        return [Part(ops.ghost_norm(activation, g), (*n, *m, *own)) for g, own in each]
-
-    labels = (pairs[0].labels[0], *(_joined("b", *n, "t", *own) for own in names))
-    return Term(norms, (pairs[0].left, *(pair.right for pair in pairs)), labels, POSITIONS)
+    def on_device(self, shards: Shards, arrays: Sequence[jax.Array]) -> Sequence[Kept]:
+        """Parts of both."""
+        left, right = arrays
+        return [dataclasses.replace(self, operands=Operands(left, right, self.operands.lead))]
 
 
-def _activation_and_gradient(layer: Dense) -> Operands:
-    left, right, lead = layer.operands
-    swapped = Operands(right, left, lead)
-    return swapped if layer.block.sites[0].use.swap else layer.operands
+def _sum_rule(left: jax.Array, factor: jax.Array, right: jax.Array, *, lead: int) -> Rule:
+    both = Operands(left, right, lead)
+    first, last = both.labels
+    return Rule((first, "b", last), (both.gradient_labels,), scatters=True)
+
+
+@sharded(_sum_rule)
+def _gradient_sum(
+    shards: Shards, left: jax.Array, factor: jax.Array, right: jax.Array, *, lead: int
+) -> jax.Array:
+    """The sum over examples of `factor[i] left[i]^T right[i]`, `[n..., rows..., columns...]`."""
+    both = Operands(left, right, lead)
+    first, last = both.merged
+    total = ops.clipped_gemm(first, factor, last)
+    return shards.sum(total.reshape(both.gradient_shape), "b", "t")
+
+
+def _each_rule(left: jax.Array, right: jax.Array, *, lead: int) -> Rule:
+    both = Operands(left, right, lead)
+    results = (joined("b", both.gradient_labels), "b", "b")
+    return Rule(both.labels, results, POSITIONS, exchange="b")
+
+
+@sharded(_each_rule)
+def _gradient_of_each(
+    shards: Shards, left: jax.Array, right: jax.Array, *, lead: int
+) -> tuple[jax.Array, ...]:
+    """`left[i]^T right[i]` of every example, `[B, n..., rows..., columns...]`, and the squared norms."""
+    both = Operands(left, right, lead)
+    gradients, squares = ops.per_sample_grad(*both.merged)
+    shape = (left.shape[0], *both.gradient_shape)
+    return gradients.reshape(shape), *add_up(shards, squares, both.gradient_labels.split())
 
 
 def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
-    """The kept arrays of a block of dense sites."""
+    """What is kept of a block of dense sites."""
     both = operands(block.sites, book, taps)
-    if block.route == "store":
-        return _store(block, both)
-    return Dense(block, both, ghost=block.route == "ghost")
-
-
-def _store(block: Block, both: Operands) -> Stored:
+    if block.route != "store":
+        return Dense(block, both)
     left, right, lead = both
-    n, m, k = both.factors
-
-    def each(shards: Shards, left: jax.Array, right: jax.Array) -> tuple[jax.Array, ...]:
-        gradients, squares = ops.per_sample_grad(merge(left, lead), merge(right, lead))
-        shape = (left.shape[0], *_gradient_shape(left, right, lead))
-        return gradients.reshape(shape), *add_up(shards, squares, (*n, *m, *k))
-
-    results = (_joined("b", *n, *m, *k), "b", "b")
-    rule = Rule(both.labels, results, POSITIONS, exchange="b")
-    gradients, *squares = partitioned(each, rule, left, right)
+    gradients, *squares = _gradient_of_each(left, right, lead=lead)
     weights = to_weight(block.sites[0], gradients, (left.shape[0],))
     return Stored(block, weights, SquaredNorms(*squares))
 

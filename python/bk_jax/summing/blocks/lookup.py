@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from bk_jax import ops
+from bk_jax.ops.numerics import SquaredNorms
 from bk_jax.planning.plan import Block
 from bk_jax.program.sites import Path, Site
-from bk_jax.sharding.partition import Rule, Shards, partitioned
-from bk_jax.summing.blocks.kept import Kept, Stored, join_scans, merge, stack_lengths, to_leaves
-from bk_jax.summing.norms import Part, Term
+from bk_jax.sharding.partition import Rule, Shards, sharded
+from bk_jax.summing.blocks.stored import Stored, join_scans, merge, stack_lengths, to_leaves
+from bk_jax.summing.kept import Cut, Kept
 
 
 class Rows(NamedTuple):
@@ -31,36 +32,55 @@ class Lookup:
     block: Block
     rows: Rows
 
-    def norms(self) -> Term:
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The block's."""
+        return self.block.leaves
+
+    def squared_norms(self) -> SquaredNorms:
         """Rows that occur more than once in an example add up before squaring."""
-
-        def norms(shards: Shards, ids: jax.Array, gradients: jax.Array) -> list[Part]:
-            return [Part(ops.embedding_norm(ids, gradients), ("p",))]
-
-        return Term(norms, self.rows, ("b t", "b t p"), frozenset({"t"}))
+        return ops.embedding_norm(*self.rows)
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """Scaled gradients scattered into the table."""
-        rows = table_rows(self.block)
+        ids, gradients = self.rows
+        table = _scatter(ids, factor, gradients, rows=table_rows(self.block))
+        return to_leaves(self.block, to_weight(self.block.sites[0], table))
 
-        def add(
-            shards: Shards, ids: jax.Array, factor: jax.Array, gradients: jax.Array
-        ) -> tuple[jax.Array]:
-            own = rows // shards.count("r")
-            total = ops.clipped_scatter(own_ids(shards, ids, own), factor, gradients, own)
-            return (shards.sum(total, "b", "t"),)
+    @property
+    def arrays(self) -> tuple[jax.Array, ...]:
+        """Row numbers and gradients."""
+        return self.rows
 
-        rule = Rule(("b t", "b", "b t p"), ("r p",), scatters=True)
-        (total,) = partitioned(add, rule, self.rows.ids, factor, self.rows.gradients)
-        return to_leaves(self.block, to_weight(self.block.sites[0], total))
+    @property
+    def cut(self) -> Cut:
+        """A part of the columns has its own part of the norm."""
+        return Cut(("b t", "b t p"), ("p",), frozenset({"t"}))
+
+    def on_device(self, shards: Shards, arrays: Sequence[jax.Array]) -> Sequence[Kept]:
+        """All row numbers, and a part of the columns."""
+        return [dataclasses.replace(self, rows=Rows(*arrays))]
 
 
 def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
-    """The kept arrays of a block of lookups."""
+    """What is kept of a block of lookups."""
     rows = rows_of(block.sites, book, taps)
-    if block.route == "store":
-        return Stored(block, to_weight(block.sites[0], _tables(block, rows)))
-    return Lookup(block, rows)
+    if block.route != "store":
+        return Lookup(block, rows)
+    tables = _table_of_each(*rows, rows=table_rows(block))
+    return Stored(block, to_weight(block.sites[0], tables))
+
+
+@sharded(
+    lambda ids, factor, gradients, *, rows: Rule(("b t", "b", "b t p"), ("r p",), scatters=True)
+)
+def _scatter(
+    shards: Shards, ids: jax.Array, factor: jax.Array, gradients: jax.Array, *, rows: int
+) -> jax.Array:
+    """The sum over examples, `[rows, p]`."""
+    own = rows // shards.count("r")
+    total = ops.clipped_scatter(own_ids(shards, ids, own), factor, gradients, own)
+    return shards.sum(total, "b", "t")
 
 
 def own_ids(shards: Shards, ids: jax.Array, rows: int) -> jax.Array:
@@ -71,24 +91,18 @@ def own_ids(shards: Shards, ids: jax.Array, rows: int) -> jax.Array:
     return jnp.where((own >= 0) & (own < rows), own, -1)
 
 
-def _tables(block: Block, rows: Rows) -> jax.Array:
+_EACH = Rule(("b t", "b t p"), ("b r p",), frozenset({"t", "r"}), exchange="b")
+
+
+@sharded(lambda ids, gradients, *, rows: _EACH)
+def _table_of_each(shards: Shards, ids: jax.Array, gradients: jax.Array, *, rows: int) -> jax.Array:
     """The whole table's gradient of every example, `[B, rows, p]`."""
-
-    def each(shards: Shards, ids: jax.Array, gradients: jax.Array) -> tuple[jax.Array]:
-        return (jax.vmap(_one_table(block))(ids, gradients),)
-
-    rule = Rule(("b t", "b t p"), ("b r p",), frozenset({"t", "r"}), exchange="b")
-    return partitioned(each, rule, *rows)[0]
-
-
-def _one_table(block: Block) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """The whole table's gradient of one example."""
 
     def scatter(ids: jax.Array, gradients: jax.Array) -> jax.Array:
         one = jnp.ones(1, gradients.dtype)
-        return ops.clipped_scatter(ids[None], one, gradients[None], table_rows(block))
+        return ops.clipped_scatter(ids[None], one, gradients[None], rows)
 
-    return scatter
+    return jax.vmap(scatter)(ids, gradients)
 
 
 def table_rows(block: Block) -> int:

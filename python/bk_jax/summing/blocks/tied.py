@@ -10,7 +10,7 @@ so the cross term is one Gram matrix and a gather; no table-sized gradient is fo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,10 +20,10 @@ from bk_jax import ops
 from bk_jax.ops.numerics import SquaredNorms, unit_roundoff
 from bk_jax.planning.plan import Block
 from bk_jax.program.sites import Path, Site
-from bk_jax.sharding.partition import WHOLE, Rule, Shards, partitioned
+from bk_jax.sharding.partition import WHOLE, Rule, Shards, sharded
 from bk_jax.summing.blocks import dense, lookup
-from bk_jax.summing.blocks.kept import Kept, Stored, merge, to_leaves
-from bk_jax.summing.norms import Part, Term
+from bk_jax.summing.blocks.stored import Stored, merge, to_leaves
+from bk_jax.summing.kept import Cut, Kept
 
 LABELS = ("b n t r", "b n t p", "b s", "b s p")
 
@@ -36,41 +36,53 @@ class Tied:
     dense: tuple[jax.Array, jax.Array]  # [B, N, T, rows], [B, N, T, p]
     rows: lookup.Rows
 
-    def norms(self) -> Term:
-        """The expanded square of the sum; a part of the table has its own part of it."""
-        whole = frozenset({"t", "s"})
-        return Term(_norms, (*self.dense, *self.rows), LABELS, whole)
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The block's."""
+        return self.block.leaves
+
+    def squared_norms(self) -> SquaredNorms:
+        """The expanded square of the sum."""
+        left, right = self.dense
+        own = ops.ghost_norm(left, right)
+        rows = ops.embedding_norm(*self.rows)
+        cross = ops.tied_cross(left[:, 0], right[:, 0], *self.rows)
+        estimate = jnp.maximum(own.estimate + rows.estimate + 2 * cross.estimate, 0)
+        upper = own.upper + rows.upper + 2 * cross.upper
+        # Rounding of the two additions; what the terms themselves lost is in their bounds.
+        scale = own.upper + rows.upper + 2 * jnp.abs(cross.upper)
+        return SquaredNorms(estimate, upper + 4 * unit_roundoff(scale.dtype) * scale)
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
         """A gemm and a scatter."""
-        rule = Rule((*LABELS, "b"), ("r p",), scatters=True)
-        (table,) = partitioned(_sum, rule, *self.dense, *self.rows, factor)
+        table = _table_sum(*self.arrays, factor)
         return to_leaves(self.block, _lookup_sites(self.block)[0].use.to_weight(table))
 
+    @property
+    def arrays(self) -> tuple[jax.Array, ...]:
+        """Of the dense part, then of the lookups."""
+        return (*self.dense, *self.rows)
 
-def _norms(
-    shards: Shards, left: jax.Array, right: jax.Array, ids: jax.Array, gradients: jax.Array
-) -> list[Part]:
-    ids = lookup.own_ids(shards, ids, left.shape[3])
-    own = ops.ghost_norm(left, right)
-    rows = ops.embedding_norm(ids, gradients)
-    cross = ops.tied_cross(left[:, 0], right[:, 0], ids, gradients)
-    estimate = jnp.maximum(own.estimate + rows.estimate + 2 * cross.estimate, 0)
-    upper = own.upper + rows.upper + 2 * cross.upper
-    # Rounding of the two additions; what the terms themselves lost is in their bounds.
-    scale = own.upper + rows.upper + 2 * jnp.abs(cross.upper)
-    slack = 4 * unit_roundoff(scale.dtype) * scale
-    return [Part(SquaredNorms(estimate, upper + slack), ("r", "p"))]
+    @property
+    def cut(self) -> Cut:
+        """A part of the table has its own part of the norm."""
+        return Cut(LABELS, ("r", "p"), frozenset({"t", "s"}))
+
+    def on_device(self, shards: Shards, arrays: Sequence[jax.Array]) -> Sequence[Kept]:
+        """A part of the table, and the lookups of its rows."""
+        left, right, ids, gradients = arrays
+        rows = lookup.Rows(lookup.own_ids(shards, ids, left.shape[3]), gradients)
+        return [dataclasses.replace(self, dense=(left, right), rows=rows)]
 
 
-def _sum(
+def _add_tables(
     shards: Shards,
     left: jax.Array,
     right: jax.Array,
     ids: jax.Array,
     gradients: jax.Array,
     factor: jax.Array,
-) -> tuple[jax.Array]:
+) -> jax.Array:
     """The table's clipped sum; one sum over devices, unless they hold different positions."""
     ids = lookup.own_ids(shards, ids, left.shape[3])
     matrix = ops.clipped_gemm(left, factor, right)[0]
@@ -78,13 +90,16 @@ def _sum(
     if apart:
         matrix = shards.sum(matrix, "b", "t")
         alone = ops.clipped_scatter(ids, factor, gradients, left.shape[3])
-        return (matrix + shards.sum(alone, "b", "s"),)
+        return matrix + shards.sum(alone, "b", "s")
     matrix = ops.clipped_scatter(ids, factor, gradients, matrix.shape[0], matrix)
-    return (shards.sum(matrix, "b"),)
+    return shards.sum(matrix, "b")
+
+
+_table_sum = sharded(lambda *arrays: Rule((*LABELS, "b"), ("r p",), scatters=True))(_add_tables)
 
 
 def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
-    """The kept arrays of a block of dense sites and lookups of one table."""
+    """What is kept of a block of dense sites and lookups of one table."""
     lookups = _lookup_sites(block)
     others = tuple(site for site in block.sites if site.use.kind == "dense")
     both = dense.operands(others, book, taps)
@@ -95,23 +110,22 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     operands = (left, right) if rows_are_left else (right, left)
     rows = lookup.rows_of(lookups, book, taps)
     if block.route == "store":
-        return Stored(block, lookups[0].use.to_weight(_tables(operands, rows)))
+        return Stored(block, lookups[0].use.to_weight(_table_of_each(*operands, *rows)))
     return Tied(block, operands, rows)
 
 
-def _tables(operands: tuple[jax.Array, jax.Array], rows: lookup.Rows) -> jax.Array:
+_EACH = Rule(LABELS, ("b r p",), frozenset({"t", "s", "r"}), exchange="b")
+
+
+@sharded(lambda *arrays: _EACH)
+def _table_of_each(shards: Shards, *arrays: jax.Array) -> jax.Array:
     """The table's gradient of every example, `[B, rows, p]`."""
 
     def one(*parts: jax.Array) -> jax.Array:
         left, right, ids, gradients = (part[None] for part in parts)
-        factor = jnp.ones(1, gradients.dtype)
-        return _sum(WHOLE, left, right, ids, gradients, factor)[0]
+        return _add_tables(WHOLE, left, right, ids, gradients, jnp.ones(1, gradients.dtype))
 
-    def each(shards: Shards, *parts: jax.Array) -> tuple[jax.Array]:
-        return (jax.vmap(one)(*parts),)
-
-    rule = Rule(LABELS, ("b r p",), frozenset({"t", "s", "r"}), exchange="b")
-    return partitioned(each, rule, *operands, *rows)[0]
+    return jax.vmap(one)(*arrays)
 
 
 def _lookup_sites(block: Block) -> tuple[Site, ...]:
