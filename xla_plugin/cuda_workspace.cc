@@ -16,7 +16,7 @@ namespace bk {
 namespace {
 
 // a [B, N, T, d], g [B, N, T, p]
-GhostNormShape NormShape(const CallForm& form) {
+DenseShape NormShape(const CallForm& form) {
   const auto& a = form.operands.at(0);
   return {a.at(0), a.at(1), a.at(2), a.at(3), form.operands.at(1).at(3)};
 }

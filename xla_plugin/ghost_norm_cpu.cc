@@ -26,7 +26,7 @@ ffi::Error GhostNormImpl(ffi::ThreadPool pool, ffi::AnyBuffer a,
 absl::Status RunGhostNorm(Parallel& parallel, ffi::AnyBuffer a,
                           ffi::AnyBuffer g, ffi::AnyBuffer sq_norm,
                           ffi::AnyBuffer sq_norm_upper) {
-  GhostNormShape shape;
+  DenseShape shape;
   BK_RETURN_IF_ERROR(CheckPair(kName, a, g, sq_norm, &shape));
   const ffi::DataType result = AccumulatorType(a.element_type());
   BK_RETURN_IF_ERROR(

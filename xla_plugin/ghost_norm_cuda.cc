@@ -25,7 +25,7 @@ absl::Status RunGhostNormCuda(cudaStream_t stream, ffi::AnyBuffer a,
                               ffi::AnyBuffer g, ffi::AnyBuffer sq_norm,
                               ffi::AnyBuffer sq_norm_upper,
                               ffi::AnyBuffer workspace) {
-  GhostNormShape shape;
+  DenseShape shape;
   BK_RETURN_IF_ERROR(CheckPair(kName, a, g, sq_norm, &shape));
   const ffi::DataType result = AccumulatorType(a.element_type());
   BK_RETURN_IF_ERROR(

@@ -7,7 +7,7 @@ namespace bk {
 
 absl::Status CheckPair(const char* operation, const ffi::AnyBuffer& a,
                        const ffi::AnyBuffer& g, const ffi::AnyBuffer& sq_norm,
-                       GhostNormShape* shape) {
+                       DenseShape* shape) {
   Rows rows;
   BK_RETURN_IF_ERROR(ReadRows({operation, "a"}, a, LengthOf(sq_norm), &rows));
   *shape = {rows.batch, rows.weights, rows.positions, rows.width, 0};

@@ -15,8 +15,7 @@ namespace bk {
 // shape.
 absl::Status CheckPair(const char* operation, const xla::ffi::AnyBuffer& a,
                        const xla::ffi::AnyBuffer& g,
-                       const xla::ffi::AnyBuffer& sq_norm,
-                       GhostNormShape* shape);
+                       const xla::ffi::AnyBuffer& sq_norm, DenseShape* shape);
 
 // sq_norm and sq_norm_upper [batch], of type `type`.
 absl::Status CheckNorms(const char* operation, int64_t batch,

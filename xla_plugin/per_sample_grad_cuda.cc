@@ -28,7 +28,7 @@ absl::Status RunPerSampleGradCuda(cudaStream_t stream, ffi::AnyBuffer a,
                                   ffi::AnyBuffer sq_norm,
                                   ffi::AnyBuffer sq_norm_upper,
                                   ffi::AnyBuffer workspace) {
-  GhostNormShape shape;
+  DenseShape shape;
   BK_RETURN_IF_ERROR(CheckPair(kName, a, g, sq_norm, &shape));
   const ffi::DataType result = AccumulatorType(a.element_type());
   BK_RETURN_IF_ERROR(

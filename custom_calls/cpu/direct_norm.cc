@@ -13,9 +13,8 @@ namespace {
 // S_n^2 = (sum_t |a_t| |g_t|)^2, one for each example and weight.
 template <class T>
 std::vector<double> SquaredSpreads(const CpuKernels& kernels,
-                                   Parallel& parallel,
-                                   const GhostNormShape& shape, const T* a,
-                                   const T* g) {
+                                   Parallel& parallel, const DenseShape& shape,
+                                   const T* a, const T* g) {
   std::vector<double> spreads(shape.batch * shape.weights);
   const double flops =
       2.0 * static_cast<double>(shape.positions * (shape.d + shape.p));
@@ -52,7 +51,7 @@ std::vector<double> SquaredSpreads(const CpuKernels& kernels,
 // 3. S is made from computed row norms, below the exact ones by less than
 //    0.01 %; 2 % are added for this and for the double arithmetic.
 template <class Acc>
-double RelativeError(const GhostNormShape& shape) {
+double RelativeError(const DenseShape& shape) {
   const double u = kUnitRoundoff<Acc>;
   const int64_t roundings = 1 + std::min(shape.positions, kGemmDepth) +
                             CeilDiv(shape.positions, kGemmDepth);
@@ -64,7 +63,7 @@ double RelativeError(const GhostNormShape& shape) {
 
 template <class T>
 void DirectNorm(const CpuKernels& kernels, Parallel& parallel,
-                const GhostNormShape& shape, const T* a, const T* g,
+                const DenseShape& shape, const T* a, const T* g,
                 Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper) {
   using Acc = Accumulator<T>;
   if (AnyZero({shape.weights, shape.positions, shape.d, shape.p})) {
@@ -98,13 +97,13 @@ void DirectNorm(const CpuKernels& kernels, Parallel& parallel,
   }
 }
 
-template void DirectNorm(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void DirectNorm(const CpuKernels&, Parallel&, const DenseShape&,
                          const float*, const float*, float*, float*);
-template void DirectNorm(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void DirectNorm(const CpuKernels&, Parallel&, const DenseShape&,
                          const BFloat16*, const BFloat16*, float*, float*);
-template void DirectNorm(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void DirectNorm(const CpuKernels&, Parallel&, const DenseShape&,
                          const Float16*, const Float16*, float*, float*);
-template void DirectNorm(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void DirectNorm(const CpuKernels&, Parallel&, const DenseShape&,
                          const double*, const double*, double*, double*);
 
 }  // namespace bk

@@ -21,7 +21,7 @@ namespace bk {
 // Cost: 2 N T d p flop per example; one tile per thread is stored.
 template <class T>
 void DirectNorm(const CpuKernels& kernels, Parallel& parallel,
-                const GhostNormShape& shape, const T* a, const T* g,
+                const DenseShape& shape, const T* a, const T* g,
                 Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper);
 
 }  // namespace bk

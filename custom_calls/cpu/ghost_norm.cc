@@ -15,7 +15,7 @@ namespace {
 
 // Positions of a tile, a function of the shape only: all of them if they fit
 // and there are examples enough to keep several threads busy, else equal parts.
-int64_t BlockSize(const GhostNormShape& shape) {
+int64_t BlockSize(const DenseShape& shape) {
   constexpr int64_t kEnoughTasks = 8, kLarge = 96, kSmall = 48;
   const int64_t pairs = shape.batch * shape.weights;
   if (shape.positions <= kGramTile && pairs >= kEnoughTasks) return kGramTile;
@@ -28,7 +28,7 @@ int64_t BlockSize(const GhostNormShape& shape) {
 // over a row of a tile (lanes, tree, rest), over its rows (two additions for
 // each on the diagonal), over tiles, over weights, and the arithmetic of the
 // bound.
-double OuterRoundings(const GhostNormShape& shape, bool tiles_of_bfloat16) {
+double OuterRoundings(const DenseShape& shape, bool tiles_of_bfloat16) {
   const int64_t depth = tiles_of_bfloat16 ? kTileDepth : kGramDepth;
   const int64_t blocks = CeilDiv(shape.d, depth) + CeilDiv(shape.p, depth);
   const int64_t tiles = CeilDiv(shape.positions, BlockSize(shape));
@@ -62,7 +62,7 @@ double OuterRoundings(const GhostNormShape& shape, bool tiles_of_bfloat16) {
 //   2 d sums that are not just one of them. That is 3 d 2^-126 at most, hence
 //   3 2^-26 A_t A_s, and both together less than u A_t A_s as before.
 template <class T>
-double RelativeError(const CpuKernels& kernels, const GhostNormShape& shape) {
+double RelativeError(const CpuKernels& kernels, const DenseShape& shape) {
   using Acc = Accumulator<T>;
   const double u = kUnitRoundoff<Acc>;
   const int64_t lanes = LanesOf<Acc>(kernels);
@@ -79,7 +79,7 @@ double RelativeError(const CpuKernels& kernels, const GhostNormShape& shape) {
 // Runs over (example, weight, tile row) and stores one partial result for each.
 template <class T>
 void ComputePartials(const CpuKernels& kernels, Parallel& parallel,
-                     const GhostNormShape& shape, const T* a, const T* g,
+                     const DenseShape& shape, const T* a, const T* g,
                      std::vector<GramPartial>& partials) {
   const ElementKernels<T>& kernel = KernelsFor<T>(kernels);
   const int64_t block = BlockSize(shape);
@@ -112,7 +112,7 @@ void ComputePartials(const CpuKernels& kernels, Parallel& parallel,
 
 template <class T>
 void GhostNorm(const CpuKernels& kernels, Parallel& parallel,
-               const GhostNormShape& shape, const T* a, const T* g,
+               const DenseShape& shape, const T* a, const T* g,
                Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper) {
   const int64_t tiles = CeilDiv(shape.positions, BlockSize(shape));
   std::vector<GramPartial> partials(shape.batch * shape.weights * tiles);
@@ -120,7 +120,7 @@ void GhostNorm(const CpuKernels& kernels, Parallel& parallel,
 
   const ScopedFloatEnvironment environment;
   const int64_t rows = shape.weights * shape.positions;
-  GhostNormShape one = shape;
+  DenseShape one = shape;
   one.batch = 1;
   // For one position the norm is a product and its bound as good as any.
   CertifyOrRecompute(
@@ -132,13 +132,13 @@ void GhostNorm(const CpuKernels& kernels, Parallel& parallel,
       });
 }
 
-template void GhostNorm(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void GhostNorm(const CpuKernels&, Parallel&, const DenseShape&,
                         const float*, const float*, float*, float*);
-template void GhostNorm(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void GhostNorm(const CpuKernels&, Parallel&, const DenseShape&,
                         const BFloat16*, const BFloat16*, float*, float*);
-template void GhostNorm(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void GhostNorm(const CpuKernels&, Parallel&, const DenseShape&,
                         const Float16*, const Float16*, float*, float*);
-template void GhostNorm(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void GhostNorm(const CpuKernels&, Parallel&, const DenseShape&,
                         const double*, const double*, double*, double*);
 
 }  // namespace bk

@@ -21,7 +21,7 @@ namespace bk {
 // Cost: N T (T + 1) (d + p) flop per example; nothing of size T x T is stored.
 template <class T>
 void GhostNorm(const CpuKernels& kernels, Parallel& parallel,
-               const GhostNormShape& shape, const T* a, const T* g,
+               const DenseShape& shape, const T* a, const T* g,
                Accumulator<T>* sq_norm, Accumulator<T>* sq_norm_upper);
 
 }  // namespace bk

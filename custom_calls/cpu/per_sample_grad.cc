@@ -17,7 +17,7 @@ bool IsZero(const Acc* x, int64_t count) {
 
 template <class T>
 void PerSampleGrad(const CpuKernels& kernels, Parallel& parallel,
-                   const GhostNormShape& shape, const T* a, const T* g,
+                   const DenseShape& shape, const T* a, const T* g,
                    Accumulator<T>* grad, Accumulator<T>* sq_norm,
                    Accumulator<T>* sq_norm_upper) {
   using Acc = Accumulator<T>;
@@ -45,15 +45,15 @@ void PerSampleGrad(const CpuKernels& kernels, Parallel& parallel,
   }
 }
 
-template void PerSampleGrad(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void PerSampleGrad(const CpuKernels&, Parallel&, const DenseShape&,
                             const float*, const float*, float*, float*, float*);
-template void PerSampleGrad(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void PerSampleGrad(const CpuKernels&, Parallel&, const DenseShape&,
                             const BFloat16*, const BFloat16*, float*, float*,
                             float*);
-template void PerSampleGrad(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void PerSampleGrad(const CpuKernels&, Parallel&, const DenseShape&,
                             const Float16*, const Float16*, float*, float*,
                             float*);
-template void PerSampleGrad(const CpuKernels&, Parallel&, const GhostNormShape&,
+template void PerSampleGrad(const CpuKernels&, Parallel&, const DenseShape&,
                             const double*, const double*, double*, double*,
                             double*);
 

@@ -16,7 +16,7 @@ namespace bk {
 // finite if the sum of squares is not.
 template <class T>
 void PerSampleGrad(const CpuKernels& kernels, Parallel& parallel,
-                   const GhostNormShape& shape, const T* a, const T* g,
+                   const DenseShape& shape, const T* a, const T* g,
                    Accumulator<T>* grad, Accumulator<T>* sq_norm,
                    Accumulator<T>* sq_norm_upper);
 

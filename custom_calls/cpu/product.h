@@ -17,7 +17,7 @@ namespace bk {
 
 // Whether the squares of a tile can be taken from registers, without a tile in
 // memory.
-inline bool FitsOneBlock(const GhostNormShape& shape) {
+inline bool FitsOneBlock(const DenseShape& shape) {
   return shape.positions <= kGemmDepth;
 }
 
@@ -25,8 +25,7 @@ inline bool FitsOneBlock(const GhostNormShape& shape) {
 // are written to grad [B, N, d, p] unless that is null. T > 0.
 template <class T>
 std::vector<double> ProductSquares(const CpuKernels& kernels,
-                                   Parallel& parallel,
-                                   const GhostNormShape& shape,
+                                   Parallel& parallel, const DenseShape& shape,
                                    const Tiling& tiling, const T* a, const T* g,
                                    Accumulator<T>* grad) {
   using Acc = Accumulator<T>;
@@ -67,7 +66,7 @@ std::vector<double> ProductSquares(const CpuKernels& kernels,
 // added in double. 2 % are added for higher orders. A square below the smallest
 // normal number errs by at most half of the smallest denormal one.
 template <class Acc>
-double SquaresUpper(const GhostNormShape& shape, const Tiling& tiling,
+double SquaresUpper(const DenseShape& shape, const Tiling& tiling,
                     double squares) {
   constexpr double kTileRoundings = 16;
   constexpr int64_t kEdgeEntries = int64_t{8} * 48;

@@ -16,11 +16,11 @@ namespace bk::cuda {
 // gradient of that example is formed, as DirectNorm does: decided on the
 // device, so nobody waits for it.
 template <class T>
-cudaError_t GhostNorm(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t GhostNorm(const DenseShape& shape, const T* a, const T* g,
                       void* workspace, Accumulator<T>* sq_norm,
                       Accumulator<T>* sq_norm_upper, cudaStream_t stream);
 
-int64_t GhostNormWorkspaceBytes(const GhostNormShape& shape);
+int64_t GhostNormWorkspaceBytes(const DenseShape& shape);
 
 }  // namespace bk::cuda
 

@@ -43,12 +43,12 @@ Array<BFloat16> Numbers(Random& random, int64_t size) {
 }
 
 // Around tiles (16), blocks and steps (32), the depth of Gram sums (128).
-const GhostNormShape kShapes[] = {{2, 1, 32, 16, 32},  {1, 2, 33, 1, 17},
-                                  {1, 1, 47, 129, 31}, {1, 1, 97, 33, 49},
-                                  {1, 1, 330, 5, 3},   {1, 1, 40, 530, 0}};
+const DenseShape kShapes[] = {{2, 1, 32, 16, 32},  {1, 2, 33, 1, 17},
+                              {1, 1, 47, 129, 31}, {1, 1, 97, 33, 49},
+                              {1, 1, 330, 5, 3},   {1, 1, 40, 530, 0}};
 
 TEST_F(AmxInstructionsTest, GhostNorm) {
-  for (const GhostNormShape& shape : kShapes) {
+  for (const DenseShape& shape : kShapes) {
     const auto a = Numbers(random_, Rows(shape) * shape.d);
     const auto g = Numbers(random_, Rows(shape) * shape.p);
     float norm[2], upper[2], expected[2], expected_upper[2];
@@ -63,7 +63,7 @@ TEST_F(AmxInstructionsTest, GhostNorm) {
 }
 
 TEST_F(AmxInstructionsTest, PerSampleGrad) {
-  for (const GhostNormShape& shape : kShapes) {
+  for (const DenseShape& shape : kShapes) {
     const auto a = Numbers(random_, Rows(shape) * shape.d);
     const auto g = Numbers(random_, Rows(shape) * shape.p);
     const int64_t size = shape.batch * shape.weights * shape.d * shape.p;

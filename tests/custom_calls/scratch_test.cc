@@ -69,7 +69,7 @@ BK_INSTANTIATE_FOR_EACH_ISA(ScratchTest);
 TEST_P(ScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
   constexpr int64_t kLimit = 1 << 20;
   for (int64_t positions : {20, 390}) {
-    const GhostNormShape shape = {1, 1, positions, 1000, 1000};
+    const DenseShape shape = {1, 1, positions, 1000, 1000};
     const ClippedGemmShape gemm = {1, 1, positions, 1000, 1000};
     const Array<float> a = Normals<float>(random_, positions * 1000);
     Array<float> sum(int64_t{1000} * 1000);
@@ -105,7 +105,7 @@ TEST_P(ScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
 // The same for bfloat16 in tiles.
 TEST(TileScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
   constexpr int64_t kLimit = 1 << 20, kPositions = 390;
-  const GhostNormShape shape = {1, 1, kPositions, 300, 300};
+  const DenseShape shape = {1, 1, kPositions, 300, 300};
   const ClippedGemmShape gemm = {1, 1, kPositions, 300, 300};
   SerialParallel serial;
   Random random;
