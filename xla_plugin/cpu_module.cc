@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "custom_calls/cpu/dispatch.h"
+#include "custom_calls/cpu/isa/dispatch.h"
 #include "xla_plugin/cpu_target.h"
 #include "xla_plugin/module.h"
 

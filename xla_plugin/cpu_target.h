@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "custom_calls/cpu/dispatch.h"
+#include "custom_calls/cpu/isa/dispatch.h"
 #include "custom_calls/parallel.h"
 #include "xla/ffi/api/ffi.h"
 #include "xla_plugin/call.h"

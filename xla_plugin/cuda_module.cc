@@ -41,7 +41,8 @@ bk::Buffer ToBuffer(const Array& array) {
       {"bool", ffi::PRED}};
   const auto type = kTypes->find(array.first);
   const bool known = type != kTypes->end();
-  return {{}, known ? type->second : ffi::DataType::INVALID, array.second, nullptr};
+  return {
+      {}, known ? type->second : ffi::DataType::INVALID, array.second, nullptr};
 }
 
 std::vector<bk::Buffer> ToBuffers(const std::vector<Array>& arrays) {

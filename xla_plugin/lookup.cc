@@ -1,6 +1,6 @@
 #include "xla_plugin/lookup.h"
 
-#include "custom_calls/cpu/token_order.h"
+#include "custom_calls/cpu/sparse/token_order.h"
 
 namespace bk {
 

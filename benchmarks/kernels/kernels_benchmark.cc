@@ -18,13 +18,13 @@
 #include <string>
 #include <vector>
 
-#include "custom_calls/cpu/clip_factor.h"
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/direct_norm.h"
-#include "custom_calls/cpu/dispatch.h"
-#include "custom_calls/cpu/ghost_norm.h"
-#include "custom_calls/cpu/per_sample_grad.h"
-#include "custom_calls/cpu/weighted_sum.h"
+#include "custom_calls/cpu/dense/clip_factor.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
+#include "custom_calls/cpu/dense/weighted_sum.h"
+#include "custom_calls/cpu/isa/dispatch.h"
 #include "custom_calls/reference/convert.h"
 #include "tests/xla_plugin/fake_schedulers.h"
 #include "xla_plugin/parallel_for.h"

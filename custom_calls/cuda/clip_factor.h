@@ -9,7 +9,7 @@
 namespace bk::cuda {
 
 // norm[i] = sqrt(sum_k sq_norms[k, i]), rounded up, and factor[i] by
-// `clipping`, rounded down: the same bits as on the CPU, see cpu/clip_factor.h.
+// `clipping`, rounded down: the same bits as on the CPU, see cpu/dense/clip_factor.h.
 // `clip_norm` points to one number in device memory. Real is float or double.
 template <class Real>
 cudaError_t ClipFactor(const ClipFactorShape& shape, Clipping clipping,

@@ -1,5 +1,5 @@
 // Tiles of gradients, their squares, and what the rounding of their entries may
-// hide: custom_calls/cpu/direct_norm.cc has the derivation of the bound; only
+// hide: custom_calls/cpu/dense/direct_norm.cc has the derivation of the bound; only
 // the number of roundings differs, see engine.cuh.
 #include "custom_calls/certified.h"
 #include "custom_calls/cuda/direct_norm.h"

@@ -11,7 +11,7 @@
 namespace bk::cuda {
 
 // sq_norm[i] ~ sum_n |a[i,n]^T g[i,n]|_F^2, and sq_norm_upper[i], which is not
-// below the exact value; the table of cpu/direct_norm.h holds.
+// below the exact value; the table of cpu/dense/direct_norm.h holds.
 template <class T>
 cudaError_t DirectNorm(const DenseShape& shape, const T* a, const T* g,
                        void* workspace, Accumulator<T>* sq_norm,

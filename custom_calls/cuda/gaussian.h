@@ -26,7 +26,7 @@ struct NoiseName {
 };
 
 // out[i] = x[i] + *stddev * z(position of i in the whole array): the table of
-// cpu/gaussian.h, and its bits except for those of a NaN. key [8], stddev []
+// cpu/noise/gaussian.h, and its bits except for those of a NaN. key [8], stddev []
 // and start [rank] are in device memory.
 //
 //   start < 0 or start + size > whole | all of out is NaN, for noise must not

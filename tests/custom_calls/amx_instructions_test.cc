@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <thread>
 
-#include "custom_calls/cpu/amx_support.h"
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/ghost_norm.h"
-#include "custom_calls/cpu/per_sample_grad.h"
+#include "custom_calls/cpu/amx/amx_support.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/amx_emulator.h"
 #include "tests/custom_calls/norm_cases.h"

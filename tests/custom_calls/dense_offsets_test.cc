@@ -2,11 +2,11 @@
 // far end equals what is computed from the same numbers alone.
 #include <algorithm>
 
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/direct_norm.h"
-#include "custom_calls/cpu/ghost_norm.h"
-#include "custom_calls/cpu/per_sample_grad.h"
-#include "custom_calls/cpu/weighted_sum.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
+#include "custom_calls/cpu/dense/weighted_sum.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/far_memory.h"
 

@@ -1,6 +1,6 @@
 // Direct norm kernels of every instruction set against the definition, and
 // their certified bound.
-#include "custom_calls/cpu/direct_norm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
 
 #include <algorithm>
 #include <cfloat>

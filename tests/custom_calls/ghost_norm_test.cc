@@ -1,5 +1,5 @@
 // Ghost norm kernels of every instruction set against the definition.
-#include "custom_calls/cpu/ghost_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "custom_calls/cpu/direct_norm.h"
-#include "custom_calls/cpu/ghost_norm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/norm_cases.h"
 #include "tests/custom_calls/test_data.h"

@@ -1,6 +1,6 @@
 // Per-sample gradients of every instruction set against the definition, and the
 // certified norms of what was written.
-#include "custom_calls/cpu/per_sample_grad.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
 
 #include <cfloat>
 #include <cmath>

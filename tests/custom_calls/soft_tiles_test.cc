@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/direct_norm.h"
-#include "custom_calls/cpu/ghost_norm.h"
-#include "custom_calls/cpu/per_sample_grad.h"
-#include "custom_calls/cpu/soft_tile.h"
+#include "custom_calls/cpu/amx/soft_tile.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
 #include "custom_calls/reference/clipped_gemm.h"
 #include "custom_calls/reference/ghost_norm.h"
 #include "gtest/gtest.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "custom_calls/cpu/dispatch.h"
+#include "custom_calls/cpu/isa/dispatch.h"
 #include "custom_calls/parallel.h"
 #include "xla_plugin/cpu_target.h"
 

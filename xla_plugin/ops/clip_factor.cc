@@ -7,7 +7,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/clip_factor.h"
 #else
-#include "custom_calls/cpu/clip_factor.h"
+#include "custom_calls/cpu/dense/clip_factor.h"
 #endif
 
 namespace bk {

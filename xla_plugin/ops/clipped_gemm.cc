@@ -8,7 +8,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/clipped_gemm.h"
 #else
-#include "custom_calls/cpu/clipped_gemm.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
 #endif
 
 namespace bk {

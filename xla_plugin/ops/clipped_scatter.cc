@@ -7,7 +7,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/clipped_scatter.h"
 #else
-#include "custom_calls/cpu/clipped_scatter.h"
+#include "custom_calls/cpu/sparse/clipped_scatter.h"
 #endif
 
 namespace bk {

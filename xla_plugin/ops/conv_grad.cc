@@ -10,8 +10,8 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/conv_grad.h"
 #else
-#include "custom_calls/cpu/conv_grad.h"
-#include "custom_calls/cpu/conv_gram.h"
+#include "custom_calls/cpu/conv/conv_grad.h"
+#include "custom_calls/cpu/conv/conv_gram.h"
 #endif
 
 namespace bk {

@@ -5,7 +5,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/direct_norm.h"
 #else
-#include "custom_calls/cpu/direct_norm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
 #endif
 
 namespace bk {

@@ -7,7 +7,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/embedding_norm.h"
 #else
-#include "custom_calls/cpu/embedding_norm.h"
+#include "custom_calls/cpu/sparse/embedding_norm.h"
 #endif
 
 namespace bk {

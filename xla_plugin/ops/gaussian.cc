@@ -12,7 +12,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/gaussian.h"
 #else
-#include "custom_calls/cpu/gaussian.h"
+#include "custom_calls/cpu/noise/gaussian.h"
 #endif
 
 namespace bk {

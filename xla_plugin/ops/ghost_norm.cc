@@ -5,7 +5,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/ghost_norm.h"
 #else
-#include "custom_calls/cpu/ghost_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
 #endif
 
 namespace bk {

@@ -5,7 +5,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/per_sample_grad.h"
 #else
-#include "custom_calls/cpu/per_sample_grad.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
 #endif
 
 namespace bk {

@@ -8,7 +8,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/tied_cross.h"
 #else
-#include "custom_calls/cpu/tied_cross.h"
+#include "custom_calls/cpu/sparse/tied_cross.h"
 #endif
 
 namespace bk {

@@ -6,7 +6,7 @@
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/weighted_sum.h"
 #else
-#include "custom_calls/cpu/weighted_sum.h"
+#include "custom_calls/cpu/dense/weighted_sum.h"
 #endif
 
 namespace bk {
