@@ -1,6 +1,6 @@
 // Tiles of gradients, their squares, and what the rounding of their entries may
-// hide: custom_calls/cpu/dense/direct_norm.cc has the derivation of the bound; only
-// the number of roundings differs, see engine.cuh.
+// hide: custom_calls/cpu/dense/direct_norm.cc has the derivation of the bound;
+// only the number of roundings differs, see engine.cuh.
 #include "custom_calls/certified.h"
 #include "custom_calls/cuda/direct_norm.h"
 #include "custom_calls/cuda/product.cuh"
