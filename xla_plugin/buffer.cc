@@ -11,13 +11,13 @@
 
 namespace bk {
 
-int64_t Buffer::elements() const {
+int64_t Buffer::Elements() const {
   return std::accumulate(dims.begin(), dims.end(), int64_t{1},
                          std::multiplies<>());
 }
 
-int64_t Buffer::bytes() const {
-  return elements() * static_cast<int64_t>(ffi::ByteWidth(type));
+int64_t Buffer::Bytes() const {
+  return Elements() * static_cast<int64_t>(ffi::ByteWidth(type));
 }
 
 std::string TypeString(ffi::DataType type) {

@@ -52,8 +52,8 @@ struct Buffer : Named {
   ffi::Span<const int64_t> dims;
   void* data = nullptr;
 
-  int64_t elements() const;
-  int64_t bytes() const;
+  int64_t Elements() const;
+  int64_t Bytes() const;
 
   template <class T>
   operator T*() const {  // NOLINT: kernels are called with their buffers

@@ -59,7 +59,7 @@ class Call {
   using Types = Floats;
 
   Call(const char* operation, const CallFrame& frame)
-      : operation_(operation), frame_(frame) {}
+      : attributes_(frame.attributes), operation_(operation), frame_(frame) {}
 
   // The next one, or an empty one when none is left.
   Buffer Operand(const char* name);
@@ -69,7 +69,8 @@ class Call {
   absl::Status CheckCounts() const;
 
  protected:
-  const Attributes& attributes() const { return frame_.attributes; }
+  const Attributes& attributes_;
+  // For messages.
   Named Attribute(const char* name) const { return {operation_, name}; }
 
  private:

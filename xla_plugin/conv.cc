@@ -15,7 +15,7 @@ constexpr int64_t kMaxWindow = int64_t{1} << 31;
 
 absl::Status ConvCall::ReadTriple(const char* name, int64_t low,
                                   int64_t (&to)[3]) {
-  const auto values = attributes().IntegerList(name);
+  const auto values = attributes_.IntegerList(name);
   if (!values.has_value() || values->size() != 3) {
     return Mismatch(Attribute(name), "an attribute of three 64-bit integers",
                     "another");
@@ -57,7 +57,7 @@ absl::Status ConvCall::ReadImages(const Buffer& x, const Buffer& g,
 }
 
 absl::Status ConvCall::ReadGroups(int64_t channels, int64_t outputs) {
-  const std::optional<int64_t> groups = attributes().Integer("groups");
+  const std::optional<int64_t> groups = attributes_.Integer("groups");
   if (!groups.has_value() || *groups < 1 || channels % *groups != 0 ||
       outputs % *groups != 0) {
     return Mismatch(

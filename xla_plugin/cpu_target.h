@@ -23,8 +23,8 @@ struct Cpu {
 
   // The caller asks for one buffer; without that the sum starts as a copy.
   void StartFrom(const Buffer& initial, const Buffer& sum) const {
-    if (initial.data == sum.data || sum.bytes() == 0) return;
-    std::memcpy(sum.data, initial.data, sum.bytes());
+    if (initial.data == sum.data || sum.Bytes() == 0) return;
+    std::memcpy(sum.data, initial.data, sum.Bytes());
   }
 };
 

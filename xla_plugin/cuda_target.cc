@@ -5,8 +5,8 @@
 namespace bk {
 
 cudaError_t Gpu::StartFrom(const Buffer& initial, const Buffer& sum) const {
-  if (initial.data == sum.data || sum.bytes() == 0) return cudaSuccess;
-  return cudaMemcpyAsync(sum.data, initial.data, sum.bytes(),
+  if (initial.data == sum.data || sum.Bytes() == 0) return cudaSuccess;
+  return cudaMemcpyAsync(sum.data, initial.data, sum.Bytes(),
                          cudaMemcpyDeviceToDevice, stream);
 }
 

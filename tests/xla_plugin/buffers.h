@@ -15,7 +15,7 @@ class TestBuffer {
  public:
   TestBuffer(ffi::DataType type, std::vector<int64_t> dims)
       : dims_(std::move(dims)), buffer_{{}, type, dims_, nullptr} {
-    bytes_.resize(buffer_.bytes() / sizeof(double) + 1);
+    bytes_.resize(buffer_.Bytes() / sizeof(double) + 1);
     buffer_.data = bytes_.data();
   }
   TestBuffer(const TestBuffer&) = delete;

@@ -47,7 +47,7 @@ struct ClipFactorCall : Call {
   }
 
   absl::Status ReadClipping() {
-    const auto name = attributes().String("clipping");
+    const auto name = attributes_.String("clipping");
     if (!name.has_value()) {
       return Mismatch(Attribute("clipping"), "a string attribute", "none");
     }

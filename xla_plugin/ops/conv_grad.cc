@@ -35,7 +35,7 @@ struct ConvNormCall : ConvCall {
   }
 
   absl::Status ReadForm() {
-    const auto form = attributes().String("form");
+    const auto form = attributes_.String("form");
     if (!form.has_value() || (*form != "direct" && *form != "pixel_gram")) {
       return Mismatch(Attribute("form"), "\"direct\" or \"pixel_gram\"",
                       form.has_value() ? std::string(*form) : "none");

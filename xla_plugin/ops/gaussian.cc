@@ -24,7 +24,7 @@ struct NoiseCall : Call {
   // A word of the nonce: an attribute, because it is known when a program is
   // traced and the same on every device.
   absl::Status ReadWord(const char* name, uint32_t* word) const {
-    const auto value = attributes().Integer(name);
+    const auto value = attributes_.Integer(name);
     if (!value.has_value()) {
       return Mismatch(Attribute(name), "an integer attribute", "none");
     }
@@ -77,7 +77,7 @@ struct GaussianCall : NoiseCall {
   }
 
   absl::Status ReadWhole() {
-    const auto sizes = attributes().IntegerList("whole");
+    const auto sizes = attributes_.IntegerList("whole");
     if (!sizes.has_value()) {
       return Mismatch(Attribute("whole"), "an attribute of int64 sizes",
                       "none");

@@ -30,7 +30,7 @@ struct WeightedSumCall : Call {
     BK_RETURN_IF_ERROR(CheckShape(factor, type, {x.dims[0]}));
     BK_RETURN_IF_ERROR(
         CheckShape(sum, type, {x.dims.begin() + 1, x.dims.end()}));
-    shape = {x.dims[0], sum.elements()};
+    shape = {x.dims[0], sum.Elements()};
     return absl::OkStatus();
   }
 
