@@ -52,7 +52,7 @@ BK_HOST_DEVICE Real QuotientDown(Real clip_norm, double denominator,
 }
 
 // The factor of an example that is not padding, by the table of
-// cpu/clip_factor.h.
+// cpu/dense/clip_factor.h.
 template <class Real>
 BK_HOST_DEVICE Real FactorOf(Clipping clipping, Real norm, Real clip_norm) {
   // Written so that a NaN on either side fails the test.

@@ -1,6 +1,6 @@
 // Constants of the transform from bits to normals, for every body of it: those
 // of the CPU's instruction sets and that of GPUs, each in its own namespace
-// BK_ISA. See cpu/normal-inl.h.
+// BK_ISA. See cpu/noise/normal-inl.h.
 #ifndef BK_JAX_CUSTOM_CALLS_NORMAL_FORMAT_INL_H_
 #define BK_JAX_CUSTOM_CALLS_NORMAL_FORMAT_INL_H_
 

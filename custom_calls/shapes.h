@@ -14,7 +14,7 @@ namespace bk {
 
 // activations [B, N, T, d], output gradients [B, N, T, p] -> [B], and for
 // per-sample gradients [B, N, d, p]
-struct GhostNormShape {
+struct DenseShape {
   int64_t batch;
   int64_t weights;
   int64_t positions;

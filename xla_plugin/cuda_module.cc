@@ -4,45 +4,21 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "custom_calls/cuda/runtime.h"
-#include "xla_plugin/cuda_handlers.h"
-#include "xla_plugin/cuda_workspace.h"
-
-namespace nb = nanobind;
+#include "xla_plugin/cuda_target.h"
+#include "xla_plugin/module.h"
 
 namespace {
-
-nb::capsule Capsule(XLA_FFI_Handler* handler) {
-  return nb::capsule(reinterpret_cast<void*>(handler));
-}
-
-nb::dict Registrations() {
-  nb::dict targets;
-  targets["bk_ghost_norm"] = Capsule(BkGhostNormCuda);
-  targets["bk_clip_factor"] = Capsule(BkClipFactorCuda);
-  targets["bk_clipped_gemm"] = Capsule(BkClippedGemmCuda);
-  targets["bk_clipped_gemm_add"] = Capsule(BkClippedGemmAddCuda);
-  targets["bk_direct_norm"] = Capsule(BkDirectNormCuda);
-  targets["bk_per_sample_grad"] = Capsule(BkPerSampleGradCuda);
-  targets["bk_weighted_sum"] = Capsule(BkWeightedSumCuda);
-  targets["bk_gaussian"] = Capsule(BkGaussianCuda);
-  targets["bk_chacha_bits"] = Capsule(BkChachaBitsCuda);
-  targets["bk_embedding_norm"] = Capsule(BkEmbeddingNormCuda);
-  targets["bk_clipped_scatter"] = Capsule(BkClippedScatterCuda);
-  targets["bk_tied_cross"] = Capsule(BkTiedCrossCuda);
-  targets["bk_conv_norm"] = Capsule(BkConvNormCuda);
-  targets["bk_conv_grad"] = Capsule(BkConvGradCuda);
-  targets["bk_conv_sum"] = Capsule(BkConvSumCuda);
-  return targets;
-}
 
 std::string DeviceProblem() {
   int devices = 0;
@@ -54,25 +30,50 @@ std::string DeviceProblem() {
   return devices > 0 ? "" : "no CUDA device";
 }
 
+// An array without elements: the name of its type in NumPy, and its shape.
+using Array = std::pair<std::string, std::vector<int64_t>>;
+
+bk::Buffer ToBuffer(const Array& array) {
+  namespace ffi = xla::ffi;
+  static const auto* const kTypes = new std::map<std::string, ffi::DataType>{
+      {"float32", ffi::F32}, {"bfloat16", ffi::BF16}, {"float16", ffi::F16},
+      {"float64", ffi::F64}, {"int32", ffi::S32},     {"uint32", ffi::U32},
+      {"bool", ffi::PRED}};
+  const auto type = kTypes->find(array.first);
+  const bool known = type != kTypes->end();
+  return {
+      {}, known ? type->second : ffi::DataType::INVALID, array.second, nullptr};
+}
+
+std::vector<bk::Buffer> ToBuffers(const std::vector<Array>& arrays) {
+  std::vector<bk::Buffer> buffers;
+  for (const Array& array : arrays) buffers.push_back(ToBuffer(array));
+  return buffers;
+}
+
+int64_t WorkspaceBytes(const std::string& target,
+                       const std::vector<Array>& operands,
+                       const std::vector<Array>& results,
+                       const bk::MapAttributes::Map& map) {
+  const bk::MapAttributes attributes(map);
+  const bk::CallFrame frame = {ToBuffers(operands), ToBuffers(results),
+                               attributes};
+  int64_t bytes = 0;
+  const absl::Status status =
+      bk::CudaTargets().at(target).workspace_bytes(frame, &bytes);
+  if (!status.ok()) throw std::invalid_argument(std::string(status.message()));
+  return bytes;
+}
+
 }  // namespace
 
 NB_MODULE(_cuda, module) {
   module.doc() = "CUDA kernels of bk_jax as XLA FFI targets.";
-  module.def("registrations", &Registrations,
-             "Target names and the capsules that jax.ffi registers.");
-  module.def(
-      "ffi_api_version",
-      [] { return std::pair(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR); },
-      "(major, minor) of the XLA FFI headers this module was built with.");
+  bk::DefineTargets(module, bk::CudaTargets());
   module.def("device_problem", &DeviceProblem,
              "Empty, or why no CUDA device can be used.");
   module.def(
-      "workspace_bytes",
-      [](const std::string& target,
-         const std::vector<std::vector<int64_t>>& operands,
-         int64_t result_bytes,
-         const std::map<std::string, std::vector<int64_t>>& attributes) {
-        return bk::WorkspaceBytes(target, {operands, result_bytes, attributes});
-      },
-      "Bytes of the workspace that a call has as its last result; 0: none.");
+      "workspace_bytes", &WorkspaceBytes,
+      "Bytes of the workspace that a call has as its last result; 0: none. "
+      "Operands and results are given as (name of dtype, shape).");
 }

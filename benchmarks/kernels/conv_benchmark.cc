@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "custom_calls/cpu/conv_grad.h"
-#include "custom_calls/cpu/conv_gram.h"
-#include "custom_calls/cpu/dispatch.h"
+#include "custom_calls/cpu/conv/conv_grad.h"
+#include "custom_calls/cpu/conv/conv_gram.h"
+#include "custom_calls/cpu/isa/dispatch.h"
 #include "tests/xla_plugin/fake_schedulers.h"
 #include "xla_plugin/parallel_for.h"
 

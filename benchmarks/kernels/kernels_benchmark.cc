@@ -18,13 +18,13 @@
 #include <string>
 #include <vector>
 
-#include "custom_calls/cpu/clip_factor.h"
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/direct_norm.h"
-#include "custom_calls/cpu/dispatch.h"
-#include "custom_calls/cpu/ghost_norm.h"
-#include "custom_calls/cpu/per_sample_grad.h"
-#include "custom_calls/cpu/weighted_sum.h"
+#include "custom_calls/cpu/dense/clip_factor.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
+#include "custom_calls/cpu/dense/weighted_sum.h"
+#include "custom_calls/cpu/isa/dispatch.h"
 #include "custom_calls/reference/convert.h"
 #include "tests/xla_plugin/fake_schedulers.h"
 #include "xla_plugin/parallel_for.h"
@@ -33,13 +33,13 @@ namespace bk {
 namespace {
 
 // Layers of GPT2-small, RoBERTa-large and a multilayer perceptron.
-constexpr GhostNormShape kShapes[] = {
+constexpr DenseShape kShapes[] = {
     {8, 1, 100, 768, 768},   {8, 1, 100, 768, 3072},  {4, 1, 256, 1024, 4096},
     {2, 1, 1000, 768, 3072}, {128, 1, 1, 1000, 1000},
 };
 
 // Fewer examples where their gradients are stored.
-constexpr GhostNormShape kStoredShapes[] = {
+constexpr DenseShape kStoredShapes[] = {
     {8, 1, 100, 768, 768},
     {4, 1, 100, 768, 3072},
     {2, 1, 1000, 768, 3072},
@@ -48,7 +48,7 @@ constexpr GhostNormShape kStoredShapes[] = {
 
 template <class T>
 struct Layer {
-  Layer(const GhostNormShape& s, bool is_stored)
+  Layer(const DenseShape& s, bool is_stored)
       : shape(s),
         a(s.batch * s.weights * s.positions * s.d),
         g(s.batch * s.weights * s.positions * s.p),
@@ -94,7 +94,7 @@ struct Layer {
     return squares;
   }
 
-  GhostNormShape shape;
+  DenseShape shape;
   std::vector<T> a, g;
   std::vector<Accumulator<T>> factor, sq_norm, sq_norm_upper, sum, grad;
 };
@@ -111,7 +111,7 @@ void Check(const CpuKernels& kernels, double value, double expected) {
 
 // Ends the program if two kernels contradict each other.
 template <class T>
-void Verify(const CpuKernels& kernels, GhostNormShape shape) {
+void Verify(const CpuKernels& kernels, DenseShape shape) {
   shape.batch = 1;
   Layer<T> layer(shape, true);
   SerialParallel serial;
@@ -137,22 +137,22 @@ void Measure(benchmark::State& state, double flops, Call&& call) {
                          benchmark::Counter::kIsRate);
 }
 
-double GhostFlops(const GhostNormShape& s) {
+double GhostFlops(const DenseShape& s) {
   return static_cast<double>(s.batch * s.weights) *
          static_cast<double>(s.positions * (s.positions + 1)) *
          static_cast<double>(s.d + s.p);
 }
 
-double StoredFlops(const GhostNormShape& s) {
+double StoredFlops(const DenseShape& s) {
   return 2.0 * static_cast<double>(s.batch * s.weights * s.d * s.p);
 }
 
-double ProductFlops(const GhostNormShape& s) {
+double ProductFlops(const DenseShape& s) {
   return StoredFlops(s) * static_cast<double>(s.positions);
 }
 
 std::string Name(const char* kernel, const CpuKernels& kernels,
-                 const char* type, const GhostNormShape& s, int threads) {
+                 const char* type, const DenseShape& s, int threads) {
   return std::string(kernel) + "/" + kernels.name + "/" + type +
          "/B:" + std::to_string(s.batch) + "/T:" + std::to_string(s.positions) +
          "/d:" + std::to_string(s.d) + "/p:" + std::to_string(s.p) +
@@ -176,7 +176,7 @@ struct Setting {
 
 template <class T>
 void AddKernel(const char* name, const Setting& setting,
-               const GhostNormShape& shape, double flops, bool is_stored,
+               const DenseShape& shape, double flops, bool is_stored,
                Kernel<T> kernel) {
   const auto& [kernels, type, threads] = setting;
   Add(Name(name, kernels, type, shape, threads), threads,
@@ -191,7 +191,7 @@ void AddKernel(const char* name, const Setting& setting,
 
 template <class T>
 void Register(const Setting& setting) {
-  for (const GhostNormShape& shape : kShapes) {
+  for (const DenseShape& shape : kShapes) {
     AddKernel<T>("ghost_norm", setting, shape, GhostFlops(shape), false,
                  &Layer<T>::Ghost);
     AddKernel<T>("direct_norm", setting, shape, ProductFlops(shape), false,
@@ -199,7 +199,7 @@ void Register(const Setting& setting) {
     AddKernel<T>("clipped_gemm", setting, shape, ProductFlops(shape), false,
                  &Layer<T>::Gemm);
   }
-  for (const GhostNormShape& shape : kStoredShapes) {
+  for (const DenseShape& shape : kStoredShapes) {
     AddKernel<T>("per_sample_grad", setting, shape, ProductFlops(shape), true,
                  &Layer<T>::Gradients);
     AddKernel<T>("weighted_sum", setting, shape, StoredFlops(shape), true,

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "custom_calls/cpu/dispatch.h"
-#include "custom_calls/cpu/gaussian.h"
+#include "custom_calls/cpu/isa/dispatch.h"
+#include "custom_calls/cpu/noise/gaussian.h"
 #include "custom_calls/reference/convert.h"
 #include "custom_calls/reference/gaussian.h"
 #include "tests/xla_plugin/fake_schedulers.h"

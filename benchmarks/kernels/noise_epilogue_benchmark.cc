@@ -23,10 +23,10 @@
 #include <random>
 #include <vector>
 
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/dispatch.h"
-#include "custom_calls/cpu/gaussian.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/isa/dispatch.h"
 #include "custom_calls/cpu/live.h"
+#include "custom_calls/cpu/noise/gaussian.h"
 #include "custom_calls/cpu/scratch.h"
 #include "custom_calls/cpu/tiling.h"
 #include "tests/xla_plugin/fake_schedulers.h"
@@ -83,7 +83,7 @@ void Layers::SumWithNoise(Parallel& parallel, float* out) const {
       KernelsFor<float>(kernels).clipped_gemm_tile(
           {lhs.data(), rhs.data(), live.data(),
            static_cast<int64_t>(live.size()), 0, 1, shape.positions, shape.m,
-           shape.n, tile.m0, tile.m1, tile.n0, tile.n1, out, false},
+           shape.n, tile, out, false},
           scratch);
       const int64_t band = item / tiling.column_tiles;
       if (written[band].fetch_add(1) + 1 < tiling.column_tiles) continue;

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "custom_calls/cpu/clipped_scatter.h"
-#include "custom_calls/cpu/dispatch.h"
-#include "custom_calls/cpu/embedding_norm.h"
-#include "custom_calls/cpu/tied_cross.h"
+#include "custom_calls/cpu/isa/dispatch.h"
+#include "custom_calls/cpu/sparse/clipped_scatter.h"
+#include "custom_calls/cpu/sparse/embedding_norm.h"
+#include "custom_calls/cpu/sparse/tied_cross.h"
 #include "tests/xla_plugin/fake_schedulers.h"
 #include "xla_plugin/parallel_for.h"
 

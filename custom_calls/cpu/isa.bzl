@@ -11,10 +11,10 @@ def tile_library(name, copts = [], cpu = None, **kwargs):
     """Defines library `name` with the kernels of tile registers, and of the vectors beside them."""
     native.cc_library(
         name = name,
-        srcs = [name + ".cc"],
+        srcs = ["amx/%s.cc" % name],
         copts = copts + _BODY_COPTS,
         target_compatible_with = ["@platforms//cpu:" + cpu] if cpu else [],
-        deps = [":tile_bodies"],
+        deps = [":bodies"],
         **kwargs
     )
 
@@ -22,18 +22,11 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
     """Defines library `name` with the table of an instruction set, and `name`_noise with its noise bodies."""
     common = {
         "target_compatible_with": ["@platforms//cpu:" + cpu] if cpu else [],
-        "deps": [":kernels"],
+        "deps": [":bodies"],
     }
     native.cc_library(
         name = name + "_noise",
-        srcs = [
-            "chacha-inl.h",
-            "gaussian_isa.cc",
-            "gaussian_isa.h",
-            "narrow-inl.h",
-            "normal-inl.h",
-            "vector-inl.h",
-        ],
+        srcs = ["noise/gaussian_isa.cc"],
         # The same numbers everywhere: a contracted multiply-add rounds differently from its two parts.
         copts = copts + [
             "-O3",
@@ -48,28 +41,7 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
     )
     native.cc_library(
         name = name,
-        srcs = [
-            name + ".cc",
-            "clipped_gemm-inl.h",
-            "gaussian_isa.h",
-            "clipped_scatter-inl.h",
-            "conv-inl.h",
-            "conv_depthwise-inl.h",
-            "conv_gram-inl.h",
-            "conv_pack-inl.h",
-            "embedding_norm-inl.h",
-            "ghost_norm-inl.h",
-            "gram_tile-inl.h",
-            "outer_product-inl.h",
-            "pixel_lines-inl.h",
-            "product-inl.h",
-            "row_norms-inl.h",
-            "table-inl.h",
-            "tied_cross-inl.h",
-            "vector-inl.h",
-            "weighted_sum-inl.h",
-            "wide-inl.h",
-        ],
+        srcs = ["isa/%s.cc" % name],
         copts = copts + _BODY_COPTS,
         target_compatible_with = common["target_compatible_with"],
         deps = common["deps"] + [":" + name + "_noise"],

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "custom_calls/cpu/kernels.h"
+#include "custom_calls/cpu/dense/dense_kernels.h"
 
 namespace bk {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "custom_calls/certified.h"
-#include "custom_calls/cpu/kernels.h"
-#include "custom_calls/cpu/tile_kernels.h"
+#include "custom_calls/cpu/amx/tile_kernels.h"
+#include "custom_calls/cpu/isa/kernels.h"
 #include "custom_calls/cpu/tiling.h"
 
 namespace bk {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <new>
 
-#include "custom_calls/cpu/kernels.h"
+#include "custom_calls/cpu/isa/kernels.h"
 
 namespace bk {
 namespace {

@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "custom_calls/cpu/kernels.h"
+#include "custom_calls/cpu/dense/dense_kernels.h"
 
 namespace bk {
 
 inline int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+inline int64_t PadTo(int64_t x, int64_t multiple) {
+  return CeilDiv(x, multiple) * multiple;
+}
 
 // Whether there is nothing to compute. The product of sizes would not say so:
 // it may overflow, and be 0 by that.
@@ -22,18 +26,13 @@ inline bool AnyZero(std::initializer_list<int64_t> sizes) {
 // of `limit` would.
 inline int64_t EvenPart(int64_t size, int64_t limit, int64_t step) {
   size = std::max<int64_t>(size, 1);
-  return CeilDiv(CeilDiv(size, CeilDiv(size, limit)), step) * step;
+  return PadTo(CeilDiv(size, CeilDiv(size, limit)), step);
 }
 
 // Tiles of `copies` matrices [m, n].
 struct Tiling {
   int64_t rows, columns, row_tiles, column_tiles;
   int64_t Tiles() const { return row_tiles * column_tiles; }
-};
-
-// Rows [m0, m1) and columns [n0, n1).
-struct Tile {
-  int64_t m0, m1, n0, n1;
 };
 
 // Large tiles, as packing is paid once per tile, but smaller ones as long as

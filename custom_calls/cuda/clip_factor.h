@@ -9,8 +9,9 @@
 namespace bk::cuda {
 
 // norm[i] = sqrt(sum_k sq_norms[k, i]), rounded up, and factor[i] by
-// `clipping`, rounded down: the same bits as on the CPU, see cpu/clip_factor.h.
-// `clip_norm` points to one number in device memory. Real is float or double.
+// `clipping`, rounded down: the same bits as on the CPU, see
+// cpu/dense/clip_factor.h. `clip_norm` points to one number in device memory.
+// Real is float or double.
 template <class Real>
 cudaError_t ClipFactor(const ClipFactorShape& shape, Clipping clipping,
                        const Real* sq_norms, const Real* clip_norm,

@@ -13,8 +13,8 @@ namespace bk::cuda {
 int64_t ClippedScatterWorkspaceBytes(const LookupShape& shape);
 
 // sum[ids[i, t]] += factor[i] * g[i, t], in place: the table of
-// cpu/clipped_scatter.h. A row adds its tokens in the order of the batch. The
-// workspace is aligned to 8 bytes.
+// cpu/sparse/clipped_scatter.h. A row adds its tokens in the order of the
+// batch. The workspace is aligned to 8 bytes.
 template <class T>
 cudaError_t ClippedScatter(const LookupShape& shape, const int32_t* ids,
                            const Accumulator<T>* factor, const T* g,

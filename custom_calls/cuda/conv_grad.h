@@ -16,7 +16,7 @@ int64_t ConvNormWorkspaceBytes(const ConvShape& shape);
 int64_t ConvSumWorkspaceBytes(const ConvShape& shape);
 
 // With the gradient G_i of the kernel for example i, the table of
-// cpu/conv_grad.h:
+// cpu/conv/conv_grad.h:
 //
 //   ConvNorm   sq_norm[i] ~ |G_i|^2, and a bound that is not below it
 //   ConvGrad   grad[i] = G_i, and both for grad[i] as it was stored

@@ -1,6 +1,6 @@
 // Tiles of gradients, their squares, and what the rounding of their entries may
-// hide: custom_calls/cpu/direct_norm.cc has the derivation of the bound; only
-// the number of roundings differs, see engine.cuh.
+// hide: custom_calls/cpu/dense/direct_norm.cc has the derivation of the bound;
+// only the number of roundings differs, see engine.cuh.
 #include "custom_calls/certified.h"
 #include "custom_calls/cuda/direct_norm.h"
 #include "custom_calls/cuda/product.cuh"
@@ -44,8 +44,7 @@ struct SpreadShared {
 
 template <class T>
 __global__ void __launch_bounds__(kSpreadThreads)
-    SpreadKernel(GhostNormShape shape, const T* a, const T* g,
-                 double* spreads) {
+    SpreadKernel(DenseShape shape, const T* a, const T* g, double* spreads) {
   BK_SHARED(SpreadShared, shared);
   const int64_t segments = CeilDiv(shape.positions, kSegment);
   const int64_t items = shape.batch * shape.weights * segments;
@@ -76,7 +75,7 @@ struct DirectBound {
 // One warp for each example.
 template <class Acc>
 __global__ void __launch_bounds__(kSpreadThreads)
-    FinishKernel(GhostNormShape shape, DirectBound bound, const int32_t* wanted,
+    FinishKernel(DenseShape shape, DirectBound bound, const int32_t* wanted,
                  const double* squares, const double* spreads, Acc* sq_norm,
                  Acc* sq_norm_upper) {
   const int64_t tiles = shape.weights * ProductTiles(shape);
@@ -116,7 +115,7 @@ __global__ void __launch_bounds__(kSpreadThreads)
 // position hides at most sqrt(d p) 2^-126, and counts with sqrt(d p) 2^-100 in
 // S at least. 2 % cover higher orders and the double arithmetic of S.
 template <class T>
-DirectBound BoundOf(const GhostNormShape& shape) {
+DirectBound BoundOf(const DenseShape& shape) {
   const double u = kUnitRoundoff<Accumulator<T>>;
   const auto roundings =
       static_cast<double>(Engine<T>::Roundings(shape.positions));
@@ -125,32 +124,32 @@ DirectBound BoundOf(const GhostNormShape& shape) {
   return {1.02 * (error / (1 - error) + u), static_cast<double>(additions)};
 }
 
-int64_t Segments(const GhostNormShape& shape) {
+int64_t Segments(const DenseShape& shape) {
   return CeilDiv(shape.positions, kSegment);
 }
 
 }  // namespace
 
-int64_t SpreadSegments(const GhostNormShape& shape) { return Segments(shape); }
-int64_t ProductTileCount(const GhostNormShape& shape) {
+int64_t SpreadSegments(const DenseShape& shape) { return Segments(shape); }
+int64_t ProductTileCount(const DenseShape& shape) {
   return ProductTiles(shape);
 }
 
-int64_t DirectNormWorkspaceBytes(const GhostNormShape& shape) {
+int64_t DirectNormWorkspaceBytes(const DenseShape& shape) {
   const int64_t doubles =
       shape.batch * shape.weights * (Segments(shape) + ProductTiles(shape));
   return doubles * static_cast<int64_t>(sizeof(double));
 }
 
 template <class T>
-cudaError_t Spreads(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
                     double* spreads, cudaStream_t stream) {
   return Launch(SpreadKernel<T>, shape.batch * shape.weights * Segments(shape),
                 kSpreadThreads, stream, shape, a, g, spreads);
 }
 
 template <class T>
-cudaError_t ProductSquares(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
                            const int32_t* wanted, double* squares,
                            Accumulator<T>* grad, cudaStream_t stream) {
   const int64_t items = shape.batch * shape.weights * ProductTiles(shape);
@@ -161,7 +160,7 @@ cudaError_t ProductSquares(const GhostNormShape& shape, const T* a, const T* g,
 }
 
 template <class T>
-cudaError_t DirectNormWhere(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t DirectNormWhere(const DenseShape& shape, const T* a, const T* g,
                             const int32_t* wanted, const double* spreads,
                             double* squares, Accumulator<T>* sq_norm,
                             Accumulator<T>* sq_norm_upper,
@@ -175,7 +174,7 @@ cudaError_t DirectNormWhere(const GhostNormShape& shape, const T* a, const T* g,
 }
 
 template <class T>
-cudaError_t DirectNorm(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t DirectNorm(const DenseShape& shape, const T* a, const T* g,
                        void* workspace, Accumulator<T>* sq_norm,
                        Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
   auto* spreads = static_cast<double*>(workspace);
@@ -186,15 +185,15 @@ cudaError_t DirectNorm(const GhostNormShape& shape, const T* a, const T* g,
 }
 
 #define BK_INSTANTIATE(T)                                                      \
-  template cudaError_t Spreads(const GhostNormShape&, const T*, const T*,      \
-                               double*, cudaStream_t);                         \
-  template cudaError_t ProductSquares(const GhostNormShape&, const T*,         \
-                                      const T*, const int32_t*, double*,       \
+  template cudaError_t Spreads(const DenseShape&, const T*, const T*, double*, \
+                               cudaStream_t);                                  \
+  template cudaError_t ProductSquares(const DenseShape&, const T*, const T*,   \
+                                      const int32_t*, double*,                 \
                                       Accumulator<T>*, cudaStream_t);          \
   template cudaError_t DirectNormWhere(                                        \
-      const GhostNormShape&, const T*, const T*, const int32_t*,               \
-      const double*, double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t); \
-  template cudaError_t DirectNorm(const GhostNormShape&, const T*, const T*,   \
+      const DenseShape&, const T*, const T*, const int32_t*, const double*,    \
+      double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t);                \
+  template cudaError_t DirectNorm(const DenseShape&, const T*, const T*,       \
                                   void*, Accumulator<T>*, Accumulator<T>*,     \
                                   cudaStream_t);
 BK_INSTANTIATE(float)

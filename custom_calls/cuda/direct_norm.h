@@ -11,35 +11,35 @@
 namespace bk::cuda {
 
 // sq_norm[i] ~ sum_n |a[i,n]^T g[i,n]|_F^2, and sq_norm_upper[i], which is not
-// below the exact value; the table of cpu/direct_norm.h holds.
+// below the exact value; the table of cpu/dense/direct_norm.h holds.
 template <class T>
-cudaError_t DirectNorm(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t DirectNorm(const DenseShape& shape, const T* a, const T* g,
                        void* workspace, Accumulator<T>* sq_norm,
                        Accumulator<T>* sq_norm_upper, cudaStream_t stream);
 
-int64_t DirectNormWorkspaceBytes(const GhostNormShape& shape);
+int64_t DirectNormWorkspaceBytes(const DenseShape& shape);
 
 // Parts of it that other norms use.
 
 // Sums of squares of tiles of a[i,n]^T g[i,n]: [B, N, tiles], and the gradients
 // themselves, [B, N, d, p], unless `grad` is null. Examples with wanted[i] == 0
 // are left out, unless `wanted` is null.
-int64_t ProductTileCount(const GhostNormShape& shape);
+int64_t ProductTileCount(const DenseShape& shape);
 template <class T>
-cudaError_t ProductSquares(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
                            const int32_t* wanted, double* squares,
                            Accumulator<T>* grad, cudaStream_t stream);
 
 // Sums over segments of positions of bounds of |a_t| |g_t|: [B, N, segments].
-int64_t SpreadSegments(const GhostNormShape& shape);
+int64_t SpreadSegments(const DenseShape& shape);
 template <class T>
-cudaError_t Spreads(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
                     double* spreads, cudaStream_t stream);
 
 // Norms of the examples with wanted[i] != 0 (all, if it is null); they replace
 // what is there unless their bound is worse. `squares`: [B, N, tiles].
 template <class T>
-cudaError_t DirectNormWhere(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t DirectNormWhere(const DenseShape& shape, const T* a, const T* g,
                             const int32_t* wanted, const double* spreads,
                             double* squares, Accumulator<T>* sq_norm,
                             Accumulator<T>* sq_norm_upper, cudaStream_t stream);

@@ -14,7 +14,7 @@ int64_t EmbeddingNormWorkspaceBytes(const LookupShape& shape);
 
 // sq_norm[i] = sum over ids v of |sum of g[i, t] with ids[i, t] = v|^2, and
 // sq_norm_upper[i], which is not below the exact value: the table of
-// cpu/embedding_norm.h. The workspace is aligned to 8 bytes.
+// cpu/sparse/embedding_norm.h. The workspace is aligned to 8 bytes.
 template <class T>
 cudaError_t EmbeddingNorm(const LookupShape& shape, const int32_t* ids,
                           const T* g, Accumulator<T>* sq_norm,

@@ -3,9 +3,11 @@
 // Which entries of the tile a thread has is the engine's own business; two
 // tiles of one engine have the same entries in the same places.
 //
-//   TensorEngine<BFloat16 | Float16>  wmma, products exact, sums in float
-//   TensorEngine<float>               wmma with tf32: x = hi + lo, three
-//   products FmaEngine<float | double>         one multiply-add after the other
+// TensorEngine<BFloat16 | Float16>: wmma, products exact, sums in float.
+//
+// TensorEngine<float>: wmma with tf32, x = hi + lo, three products.
+//
+// FmaEngine<float | double>: one multiply-add after the other.
 //
 // Roundings(n) bounds the error of a sum over n terms, in roundings of Acc
 // relative to the sum of absolute values: those of one chunk, and one for the

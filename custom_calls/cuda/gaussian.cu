@@ -58,7 +58,8 @@ __device__ int64_t RowPosition(const NoiseBlock& block, const int32_t* start,
   return position;
 }
 
-// Stores that round once, to nearest and ties to even; see cpu/narrow-inl.h.
+// Stores that round once, to nearest and ties to even; see
+// cpu/noise/narrow-inl.h.
 __device__ void StoreRounded(float x, float* to) { *to = x; }
 __device__ void StoreRounded(double x, double* to) { *to = x; }
 __device__ void StoreRounded(float x, BFloat16* to) {

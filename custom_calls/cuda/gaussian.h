@@ -26,12 +26,11 @@ struct NoiseName {
 };
 
 // out[i] = x[i] + *stddev * z(position of i in the whole array): the table of
-// cpu/gaussian.h, and its bits except for those of a NaN. key [8], stddev []
-// and start [rank] are in device memory.
+// cpu/noise/gaussian.h, and its bits except for those of a NaN. key [8], stddev
+// [] and start [rank] are in device memory.
 //
-//   start < 0 or start + size > whole | all of out is NaN, for noise must not
-//   be
-//                                     | used twice; the CPU's call is an error
+//   start < 0 or start + size > whole | all of out is NaN: noise must not be
+//                                     | used twice; on the CPU it is an error
 //   rank > kMaxNoiseRank              | cudaErrorInvalidValue
 template <class T>
 cudaError_t Gaussian(const NoiseBlock& block, NoiseName name, const T* x,

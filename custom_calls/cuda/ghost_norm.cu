@@ -18,7 +18,7 @@ namespace {
 constexpr int kFinishThreads = 128;
 
 // Pairs of tiles I <= J.
-__host__ __device__ int64_t TilePairs(const GhostNormShape& shape) {
+__host__ __device__ int64_t TilePairs(const DenseShape& shape) {
   const int64_t tiles = CeilDiv(shape.positions, kTile);
   return tiles * (tiles + 1) / 2;
 }
@@ -85,7 +85,7 @@ __device__ void GramTile(const T* x, int64_t positions, int64_t width,
 // inner [B, N, pairs]
 template <class T, class E>
 __global__ void __launch_bounds__(kThreads)
-    GhostKernel(GhostNormShape shape, const T* a, const T* g, double* inner) {
+    GhostKernel(DenseShape shape, const T* a, const T* g, double* inner) {
   BK_SHARED(GhostShared<T>, shared);
   const int64_t pairs = TilePairs(shape);
   const int64_t items = shape.batch * shape.weights * pairs;
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads)
 // so loose that the gradient should be formed.
 template <class Acc>
 __global__ void __launch_bounds__(kFinishThreads)
-    CertifyKernel(GhostNormShape shape, int64_t segments, double relative_error,
+    CertifyKernel(DenseShape shape, int64_t segments, double relative_error,
                   const double* inner, const double* spreads, Acc* sq_norm,
                   Acc* sq_norm_upper, int32_t* loose) {
   constexpr int64_t kWarps = kFinishThreads / 32;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kFinishThreads)
 // a tensor core flushes to zero (below 2^-126) hide at most d 2^-126 of a Gram
 // entry; rows count with d 2^-100 in S, hence less than u A_t A_s.
 template <class T>
-double RelativeError(const GhostNormShape& shape) {
+double RelativeError(const DenseShape& shape) {
   const double u = kUnitRoundoff<Accumulator<T>>;
   const auto gram = static_cast<double>(Engine<T>::Roundings(shape.d) +
                                         Engine<T>::Roundings(shape.p) + 2);
@@ -166,11 +166,9 @@ struct Parts {
   int32_t* loose;
 };
 
-int64_t Weights(const GhostNormShape& shape) {
-  return shape.batch * shape.weights;
-}
+int64_t Weights(const DenseShape& shape) { return shape.batch * shape.weights; }
 
-Parts Split(const GhostNormShape& shape, void* workspace) {
+Parts Split(const DenseShape& shape, void* workspace) {
   auto* inner = static_cast<double*>(workspace);
   double* spreads = inner + Weights(shape) * TilePairs(shape);
   double* squares = spreads + Weights(shape) * SpreadSegments(shape);
@@ -180,7 +178,7 @@ Parts Split(const GhostNormShape& shape, void* workspace) {
 
 }  // namespace
 
-int64_t GhostNormWorkspaceBytes(const GhostNormShape& shape) {
+int64_t GhostNormWorkspaceBytes(const DenseShape& shape) {
   const int64_t doubles =
       Weights(shape) *
       (TilePairs(shape) + SpreadSegments(shape) + ProductTileCount(shape));
@@ -189,7 +187,7 @@ int64_t GhostNormWorkspaceBytes(const GhostNormShape& shape) {
 }
 
 template <class T>
-cudaError_t GhostNorm(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t GhostNorm(const DenseShape& shape, const T* a, const T* g,
                       void* workspace, Accumulator<T>* sq_norm,
                       Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
   const Parts parts = Split(shape, workspace);
@@ -207,9 +205,9 @@ cudaError_t GhostNorm(const GhostNormShape& shape, const T* a, const T* g,
                          sq_norm, sq_norm_upper, stream);
 }
 
-#define BK_INSTANTIATE(T)                                                   \
-  template cudaError_t GhostNorm(const GhostNormShape&, const T*, const T*, \
-                                 void*, Accumulator<T>*, Accumulator<T>*,   \
+#define BK_INSTANTIATE(T)                                                      \
+  template cudaError_t GhostNorm(const DenseShape&, const T*, const T*, void*, \
+                                 Accumulator<T>*, Accumulator<T>*,             \
                                  cudaStream_t);
 BK_INSTANTIATE(float)
 BK_INSTANTIATE(BFloat16)

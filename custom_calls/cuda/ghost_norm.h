@@ -12,15 +12,15 @@ namespace bk::cuda {
 
 // sq_norm[i] ~ sum_n |a[i,n]^T g[i,n]|_F^2, computed as <a a^T, g g^T>, and
 // sq_norm_upper[i], which is not below the exact value; the table of
-// cpu/ghost_norm.h holds. Where the bound is more than 1 % above the norm the
-// gradient of that example is formed, as DirectNorm does: decided on the
+// cpu/dense/ghost_norm.h holds. Where the bound is more than 1 % above the norm
+// the gradient of that example is formed, as DirectNorm does: decided on the
 // device, so nobody waits for it.
 template <class T>
-cudaError_t GhostNorm(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t GhostNorm(const DenseShape& shape, const T* a, const T* g,
                       void* workspace, Accumulator<T>* sq_norm,
                       Accumulator<T>* sq_norm_upper, cudaStream_t stream);
 
-int64_t GhostNormWorkspaceBytes(const GhostNormShape& shape);
+int64_t GhostNormWorkspaceBytes(const DenseShape& shape);
 
 }  // namespace bk::cuda
 

@@ -1,6 +1,6 @@
-// Bits to pairs of normals on a GPU: cpu/normal-inl.h, one pair per thread. The
-// same operations in the same order, each of them correctly rounded: nvcc's
-// defaults for division and square root, and -fmad=false.
+// Bits to pairs of normals on a GPU: cpu/noise/normal-inl.h, one pair per
+// thread. The same operations in the same order, each of them correctly
+// rounded: nvcc's defaults for division and square root, and -fmad=false.
 #ifndef BK_JAX_CUSTOM_CALLS_CUDA_NORMAL_CUH_
 #define BK_JAX_CUSTOM_CALLS_CUDA_NORMAL_CUH_
 

@@ -1,6 +1,6 @@
 """Kernels for GPUs: the same source compiled by nvcc, and by the host compiler for the emulation."""
 
-# Every kernel: its .cu, its .h with launchers and emulated/*.cc have this stem.
+# Every kernel: its .cu and its .h with launchers have this stem.
 KERNELS = [
     "clip_factor",
     "clipped_gemm",
@@ -81,9 +81,8 @@ def cuda_kernel(name):
     native.cc_library(
         name = name + "_emulated",
         testonly = 1,
-        srcs = ["emulated/%s.cc" % name],
-        copts = EMULATED_COPTS,
+        srcs = [name + ".cu"],
+        copts = EMULATED_COPTS + ["-xc++"],
         tags = ["no_sanitizer"],
-        textual_hdrs = [name + ".cu"],
         deps = ["//custom_calls/cuda:emulated_headers"],
     )

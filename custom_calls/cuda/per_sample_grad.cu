@@ -34,13 +34,13 @@ __global__ void __launch_bounds__(kFinishThreads)
 
 }  // namespace
 
-int64_t PerSampleGradWorkspaceBytes(const GhostNormShape& shape) {
+int64_t PerSampleGradWorkspaceBytes(const DenseShape& shape) {
   return shape.batch * shape.weights * ProductTileCount(shape) *
          static_cast<int64_t>(sizeof(double));
 }
 
 template <class T>
-cudaError_t PerSampleGrad(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t PerSampleGrad(const DenseShape& shape, const T* a, const T* g,
                           void* workspace, Accumulator<T>* grad,
                           Accumulator<T>* sq_norm,
                           Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
@@ -56,10 +56,10 @@ cudaError_t PerSampleGrad(const GhostNormShape& shape, const T* a, const T* g,
                 roundings, squares, sq_norm, sq_norm_upper);
 }
 
-#define BK_INSTANTIATE(T)                                                \
-  template cudaError_t PerSampleGrad(                                    \
-      const GhostNormShape&, const T*, const T*, void*, Accumulator<T>*, \
-      Accumulator<T>*, Accumulator<T>*, cudaStream_t);
+#define BK_INSTANTIATE(T)                                                     \
+  template cudaError_t PerSampleGrad(const DenseShape&, const T*, const T*,   \
+                                     void*, Accumulator<T>*, Accumulator<T>*, \
+                                     Accumulator<T>*, cudaStream_t);
 BK_INSTANTIATE(float)
 BK_INSTANTIATE(BFloat16)
 BK_INSTANTIATE(Float16)

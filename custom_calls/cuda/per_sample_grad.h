@@ -13,12 +13,12 @@ namespace bk::cuda {
 // grad[i,n] = a[i,n]^T g[i,n], [B, N, d, p], and the squared norms of these
 // very numbers: an estimate and an upper bound.
 template <class T>
-cudaError_t PerSampleGrad(const GhostNormShape& shape, const T* a, const T* g,
+cudaError_t PerSampleGrad(const DenseShape& shape, const T* a, const T* g,
                           void* workspace, Accumulator<T>* grad,
                           Accumulator<T>* sq_norm,
                           Accumulator<T>* sq_norm_upper, cudaStream_t stream);
 
-int64_t PerSampleGradWorkspaceBytes(const GhostNormShape& shape);
+int64_t PerSampleGradWorkspaceBytes(const DenseShape& shape);
 
 }  // namespace bk::cuda
 

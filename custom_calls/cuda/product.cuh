@@ -10,7 +10,7 @@
 namespace bk::cuda {
 
 // Tiles of [d, p].
-__host__ __device__ inline int64_t ProductTiles(const GhostNormShape& shape) {
+__host__ __device__ inline int64_t ProductTiles(const DenseShape& shape) {
   return CeilDiv(shape.d, kTile) * CeilDiv(shape.p, kTile);
 }
 
@@ -94,7 +94,7 @@ __device__ double Squares(const Acc (&sums)[kSums]) {
 // with wanted[i] == 0 are left out, unless wanted is null.
 template <class T, class E>
 __global__ void __launch_bounds__(kThreads)
-    ProductKernel(GhostNormShape shape, const T* a, const T* g,
+    ProductKernel(DenseShape shape, const T* a, const T* g,
                   const int32_t* wanted, double* squares,
                   Accumulator<T>* grad) {
   BK_SHARED(ProductShared<E>, shared);

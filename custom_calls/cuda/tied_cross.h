@@ -13,7 +13,7 @@ int64_t TiedCrossWorkspaceBytes(const TiedCrossShape& shape);
 
 // cross[i] ~ sum_ts left[t, ids[s]] (right_t . g_s) of example i, and
 // cross_upper[i], which is not below the exact value: the table of
-// cpu/tied_cross.h. The workspace is aligned to 8 bytes.
+// cpu/sparse/tied_cross.h. The workspace is aligned to 8 bytes.
 template <class T>
 cudaError_t TiedCross(const TiedCrossShape& shape, const T* left,
                       const T* right, const int32_t* ids, const T* g,

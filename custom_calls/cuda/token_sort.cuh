@@ -2,8 +2,8 @@
 // order on every device.
 //
 // A token's key has the id in its upper half and the token's number in the
-// lower (cpu/token_order.h), so all keys are different and the place of a key
-// is the number of smaller ones. Tiles of kSortTile keys are sorted by
+// lower (cpu/sparse/token_order.h), so all keys are different and the place of
+// a key is the number of smaller ones. Tiles of kSortTile keys are sorted by
 // counting, then runs are merged in pairs: a key finds its place in the other
 // run by bisection. Tokens that are not read get the id kUnread and come last.
 #ifndef BK_JAX_CUSTOM_CALLS_CUDA_TOKEN_SORT_CUH_

@@ -14,8 +14,7 @@ namespace bk::reference {
 // sq_norm[i] = sum_n |a[i,n]^T g[i,n]|_F^2. Real is double, or long double
 // where double itself is on trial.
 template <class Real, class T>
-void GhostNorm(const GhostNormShape& shape, const T* a, const T* g,
-               Real* sq_norm) {
+void GhostNorm(const DenseShape& shape, const T* a, const T* g, Real* sq_norm) {
   for (int64_t i = 0; i < shape.batch; ++i) {
     sq_norm[i] = 0;
     for (int64_t w = 0; w < shape.weights; ++w) {
@@ -37,7 +36,7 @@ void GhostNorm(const GhostNormShape& shape, const T* a, const T* g,
 // S_i^2 summed over weights, S = sum_t |a_t| |g_t|: the scale of rounding
 // errors of <a a^T, g g^T>.
 template <class T>
-void GhostNormScale(const GhostNormShape& shape, const T* a, const T* g,
+void GhostNormScale(const DenseShape& shape, const T* a, const T* g,
                     double* scale) {
   const auto norm = [](const T* x, int64_t size) {
     double sum = 0;

@@ -14,7 +14,7 @@ namespace bk::reference {
 // grad[i,n] = a[i,n]^T g[i,n], [B, N, d, p], and, when `scale` is not null, the
 // same of absolute values: the scale of its rounding errors.
 template <class T>
-void PerSampleGrad(const GhostNormShape& shape, const T* a, const T* g,
+void PerSampleGrad(const DenseShape& shape, const T* a, const T* g,
                    double* grad, double* scale = nullptr) {
   for (int64_t pair = 0; pair < shape.batch * shape.weights; ++pair) {
     for (int64_t j = 0; j < shape.d; ++j) {

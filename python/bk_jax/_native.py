@@ -159,11 +159,11 @@ def _workspace_bytes(form: _Form, operands: Sequence[jax.Array]) -> int:
     """Bytes that the call has on a GPU as an additional result; 0: it has none."""
     module = cuda_library().module
     assert module is not None
-    numbers = {name: value for name, value in form.attributes if isinstance(value, int | tuple)}
-    lists = {name: list(v) if isinstance(v, tuple) else [v] for name, v in numbers.items()}
-    shapes = [list(x.shape) for x in operands]
-    width = form.results[0].dtype.itemsize
-    return int(module.workspace_bytes(form.target, shapes, width, lists))
+    given = dict(form.shapes)
+    operand_types = [(x.dtype.name, given.get(i, x.shape)) for i, x in enumerate(operands)]
+    result_types = [(x.dtype.name, x.shape) for x in form.results]
+    attributes = dict(form.attributes)
+    return int(module.workspace_bytes(form.target, operand_types, result_types, attributes))
 
 
 def _attribute(value: Any) -> Any:

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "custom_calls/cpu/soft_tile.h"
+#include "custom_calls/cpu/amx/soft_tile.h"
 
 namespace bk {
 namespace {

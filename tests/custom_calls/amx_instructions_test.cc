@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <thread>
 
-#include "custom_calls/cpu/amx_support.h"
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/ghost_norm.h"
-#include "custom_calls/cpu/per_sample_grad.h"
+#include "custom_calls/cpu/amx/amx_support.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/amx_emulator.h"
 #include "tests/custom_calls/norm_cases.h"
@@ -43,12 +43,12 @@ Array<BFloat16> Numbers(Random& random, int64_t size) {
 }
 
 // Around tiles (16), blocks and steps (32), the depth of Gram sums (128).
-const GhostNormShape kShapes[] = {{2, 1, 32, 16, 32},  {1, 2, 33, 1, 17},
-                                  {1, 1, 47, 129, 31}, {1, 1, 97, 33, 49},
-                                  {1, 1, 330, 5, 3},   {1, 1, 40, 530, 0}};
+const DenseShape kShapes[] = {{2, 1, 32, 16, 32},  {1, 2, 33, 1, 17},
+                              {1, 1, 47, 129, 31}, {1, 1, 97, 33, 49},
+                              {1, 1, 330, 5, 3},   {1, 1, 40, 530, 0}};
 
 TEST_F(AmxInstructionsTest, GhostNorm) {
-  for (const GhostNormShape& shape : kShapes) {
+  for (const DenseShape& shape : kShapes) {
     const auto a = Numbers(random_, Rows(shape) * shape.d);
     const auto g = Numbers(random_, Rows(shape) * shape.p);
     float norm[2], upper[2], expected[2], expected_upper[2];
@@ -63,7 +63,7 @@ TEST_F(AmxInstructionsTest, GhostNorm) {
 }
 
 TEST_F(AmxInstructionsTest, PerSampleGrad) {
-  for (const GhostNormShape& shape : kShapes) {
+  for (const DenseShape& shape : kShapes) {
     const auto a = Numbers(random_, Rows(shape) * shape.d);
     const auto g = Numbers(random_, Rows(shape) * shape.p);
     const int64_t size = shape.batch * shape.weights * shape.d * shape.p;

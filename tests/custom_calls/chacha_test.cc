@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "custom_calls/cpu/gaussian.h"
+#include "custom_calls/cpu/noise/gaussian.h"
 #include "custom_calls/reference/gaussian.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/test_data.h"

@@ -1,5 +1,5 @@
 // Clip factors: the table of the header, and the theorem factor * n <= R.
-#include "custom_calls/cpu/clip_factor.h"
+#include "custom_calls/cpu/dense/clip_factor.h"
 
 #include <cfloat>
 #include <cmath>

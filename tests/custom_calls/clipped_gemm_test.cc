@@ -1,5 +1,5 @@
 // Clipped gemm kernels of every instruction set against the definition.
-#include "custom_calls/cpu/clipped_gemm.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Clipped scatter kernels of every instruction set against the definition.
-#include "custom_calls/cpu/clipped_scatter.h"
+#include "custom_calls/cpu/sparse/clipped_scatter.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Gradients of convolution kernels of every instruction set against the
 // definition: norms, gradients and sums.
-#include "custom_calls/cpu/conv_grad.h"
+#include "custom_calls/cpu/conv/conv_grad.h"
 
 #include <algorithm>
 #include <cmath>

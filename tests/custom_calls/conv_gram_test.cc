@@ -1,12 +1,12 @@
 // Norms of kernel gradients from Gram matrices of pixels, of every instruction
 // set, against the definition.
-#include "custom_calls/cpu/conv_gram.h"
+#include "custom_calls/cpu/conv/conv_gram.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "custom_calls/cpu/conv_grad.h"
+#include "custom_calls/cpu/conv/conv_grad.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/conv_cases.h"
 #include "tests/custom_calls/test_data.h"

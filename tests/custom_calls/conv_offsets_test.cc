@@ -1,6 +1,6 @@
 // Convolution kernels on arrays of more than 2^32 elements: what is computed at
 // their far end equals what is computed from the same numbers alone.
-#include "custom_calls/cpu/conv_grad.h"
+#include "custom_calls/cpu/conv/conv_grad.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/far_memory.h"
 

@@ -2,11 +2,11 @@
 // far end equals what is computed from the same numbers alone.
 #include <algorithm>
 
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/direct_norm.h"
-#include "custom_calls/cpu/ghost_norm.h"
-#include "custom_calls/cpu/per_sample_grad.h"
-#include "custom_calls/cpu/weighted_sum.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
+#include "custom_calls/cpu/dense/weighted_sum.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/far_memory.h"
 
@@ -31,8 +31,8 @@ TEST_P(DenseOffsetsTest, GhostNormOfTheLastExample) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
     const int64_t wide = 1 << 16;
-    const GhostNormShape alone = {1, 1, 3, wide, wide};
-    GhostNormShape shape = alone;
+    const DenseShape alone = {1, 1, 3, wide, wide};
+    DenseShape shape = alone;
     shape.batch = FarBatch(3 * wide);
     const auto a = Integers<T>(random_, 3 * wide);
     const auto g = Integers<T>(random_, 3 * wide);
@@ -54,7 +54,7 @@ TEST_P(DenseOffsetsTest, GhostNormOfTheLastExample) {
 // loose and the direct norm of that example is taken: d * 1.
 TEST_P(DenseOffsetsTest, GhostNormRecomputesTheLastExample) {
   const int64_t positions = 1000, size = positions * kNarrow;
-  const GhostNormShape shape = {FarBatch(size), 1, positions, kNarrow, kNarrow};
+  const DenseShape shape = {FarBatch(size), 1, positions, kNarrow, kNarrow};
   FarArray<float> a(shape.batch * size), g(shape.batch * size);
   std::fill_n(a.Last(2 * kNarrow), 2 * kNarrow, 1.0F);
   std::fill_n(g.Last(2 * kNarrow), kNarrow, 2000.0F);
@@ -75,8 +75,8 @@ TEST_P(DenseOffsetsTest, DirectNormOfTheLastExample) {
     using Acc = Accumulator<T>;
     for (int64_t positions : {300, 4096}) {
       const int64_t size = positions * kNarrow;
-      const GhostNormShape alone = {1, 1, positions, kNarrow, kNarrow};
-      GhostNormShape shape = alone;
+      const DenseShape alone = {1, 1, positions, kNarrow, kNarrow};
+      DenseShape shape = alone;
       shape.batch = FarBatch(size);
       const auto a = Integers<T>(random_, size);
       const auto g = Integers<T>(random_, size);
@@ -102,7 +102,7 @@ TEST_P(DenseOffsetsTest, PerSampleGradOfTheLastTile) {
     using T = decltype(element);
     using Acc = Accumulator<T>;
     const int64_t wide = 46560;
-    const GhostNormShape shape = {2, 1, 1, wide, wide};
+    const DenseShape shape = {2, 1, 1, wide, wide};
     const auto ends = Integers<T>(random_, kNarrow);
     Array<T> a(2 * wide), g(2 * wide);
     a[0] = g[0] = reference::FromDouble<T>(1);  // a norm that is not zero

@@ -1,6 +1,6 @@
 // Direct norm kernels of every instruction set against the definition, and
 // their certified bound.
-#include "custom_calls/cpu/direct_norm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
 
 #include <algorithm>
 #include <cfloat>
@@ -18,8 +18,8 @@ namespace {
 
 template <class T>
 struct Norms {
-  Norms(const CpuKernels& kernels, Parallel& parallel,
-        const GhostNormShape& shape, const Array<T>& a, const Array<T>& g)
+  Norms(const CpuKernels& kernels, Parallel& parallel, const DenseShape& shape,
+        const Array<T>& a, const Array<T>& g)
       : sq_norm(shape.batch), upper(shape.batch) {
     DirectNorm(kernels, parallel, shape, a.data(), g.data(), sq_norm.data(),
                upper.data());
@@ -33,7 +33,7 @@ BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(DirectNormTest);
 
 // Around micro-tiles, strips (96), tiles (192) and blocks (320 positions).
 TEST_P(DirectNormTest, ExactOnSmallIntegers) {
-  std::vector<GhostNormShape> shapes = {
+  std::vector<DenseShape> shapes = {
       {2, 1, 330, 9, 17},  {1, 1, 3, 200, 9}, {1, 1, 2, 7, 400},
       {2, 3, 5, 97, 100},  {0, 1, 3, 4, 5},   {2, 0, 3, 4, 5},
       {1, 1, 641, 13, 50},
@@ -47,7 +47,7 @@ TEST_P(DirectNormTest, ExactOnSmallIntegers) {
   }
   ForEachElementType([&](auto element) {
     using T = decltype(element);
-    for (const GhostNormShape& shape : shapes) {
+    for (const DenseShape& shape : shapes) {
       SCOPED_TRACE(testing::Message() << "T, d, p = " << shape.positions << ", "
                                       << shape.d << ", " << shape.p);
       const Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);
@@ -113,7 +113,7 @@ TEST_P(DirectNormTest, NonFiniteInputSpoilsItsOwnExampleOnly) {
 }
 
 TEST_P(DirectNormTest, OverflowIsNotFinite) {
-  const GhostNormShape shape = {1, 1, 2, 1, 1};
+  const DenseShape shape = {1, 1, 2, 1, 1};
   Array<float> a(2);
   std::fill_n(a.data(), 2, 1e15f);
   const Norms<float> norms(kernels(), serial_, shape, a, a);
@@ -122,7 +122,7 @@ TEST_P(DirectNormTest, OverflowIsNotFinite) {
 }
 
 TEST_P(DirectNormTest, SameBitsForAnyNumberOfThreads) {
-  const GhostNormShape shape = {3, 2, 130, 270, 165};
+  const DenseShape shape = {3, 2, 130, 270, 165};
   const Array<float> a = Normals<float>(random_, Rows(shape) * shape.d);
   const Array<float> g = Normals<float>(random_, Rows(shape) * shape.p);
   const Norms<float> expected(kernels(), serial_, shape, a, g);

@@ -1,10 +1,10 @@
-#include "custom_calls/cpu/dispatch.h"
+#include "custom_calls/cpu/isa/dispatch.h"
 
 #include <cerrno>
 #include <string>
 #include <vector>
 
-#include "custom_calls/cpu/amx_support.h"
+#include "custom_calls/cpu/amx/amx_support.h"
 #include "gtest/gtest.h"
 
 namespace bk {

@@ -1,5 +1,5 @@
 // Embedding norm kernels of every instruction set against the definition.
-#include "custom_calls/cpu/embedding_norm.h"
+#include "custom_calls/cpu/sparse/embedding_norm.h"
 
 #include <cfloat>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "custom_calls/cpu/token_order.h"
+#include "custom_calls/cpu/sparse/token_order.h"
 #include "custom_calls/reference/lookup.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/lookup_data.h"

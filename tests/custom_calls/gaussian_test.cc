@@ -1,6 +1,6 @@
 // Gaussian noise of every instruction set: the definition, the same bits
 // everywhere, and what happens to x.
-#include "custom_calls/cpu/gaussian.h"
+#include "custom_calls/cpu/noise/gaussian.h"
 
 #include <cmath>
 #include <cstring>

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "custom_calls/cpu/ghost_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
 #include "custom_calls/reference/ghost_norm.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/norm_cases.h"

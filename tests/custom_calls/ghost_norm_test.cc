@@ -1,5 +1,5 @@
 // Ghost norm kernels of every instruction set against the definition.
-#include "custom_calls/cpu/ghost_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,8 +16,8 @@ namespace {
 
 template <class T>
 struct Norms {
-  Norms(const CpuKernels& kernels, Parallel& parallel,
-        const GhostNormShape& shape, const Array<T>& a, const Array<T>& g)
+  Norms(const CpuKernels& kernels, Parallel& parallel, const DenseShape& shape,
+        const Array<T>& a, const Array<T>& g)
       : sq_norm(shape.batch), upper(shape.batch) {
     GhostNorm(kernels, parallel, shape, a.data(), g.data(), sq_norm.data(),
               upper.data());
@@ -40,7 +40,7 @@ TEST_P(GhostNormTest, ExactOnSmallIntegers) {
     for (int64_t positions : kPositions) {
       for (int64_t d : kWidths) {
         const int64_t p = kWidths[(d + positions) % std::size(kWidths)];
-        const GhostNormShape shape = {2, 2, positions, d, p};
+        const DenseShape shape = {2, 2, positions, d, p};
         SCOPED_TRACE(testing::Message()
                      << "T, d, p = " << positions << ", " << d << ", " << p);
         const Array<T> a = Integers<T>(random_, Rows(shape) * d);
@@ -61,10 +61,10 @@ TEST_P(GhostNormTest, ExactOnSmallIntegers) {
 TEST_P(GhostNormTest, ExactAcrossTilesAndBlocks) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
-    for (const GhostNormShape& shape :
-         {GhostNormShape{8, 1, 100, 9, 17}, GhostNormShape{4, 2, 136, 7, 5},
-          GhostNormShape{8, 1, 137, 5, 9}, GhostNormShape{2, 1, 300, 5, 3},
-          GhostNormShape{1, 1, 7, 1100, 530}}) {
+    for (const DenseShape& shape :
+         {DenseShape{8, 1, 100, 9, 17}, DenseShape{4, 2, 136, 7, 5},
+          DenseShape{8, 1, 137, 5, 9}, DenseShape{2, 1, 300, 5, 3},
+          DenseShape{1, 1, 7, 1100, 530}}) {
       SCOPED_TRACE(testing::Message()
                    << "T, d = " << shape.positions << ", " << shape.d);
       const Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);
@@ -84,9 +84,9 @@ TEST_P(GhostNormTest, ExactAcrossTilesAndBlocks) {
 TEST_P(GhostNormTest, RandomWithinTheDerivedTolerance) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
-    for (const GhostNormShape& shape :
-         {GhostNormShape{3, 1, 1, 1300, 513}, GhostNormShape{2, 2, 60, 530, 9},
-          GhostNormShape{1, 1, 101, 40, 37}}) {
+    for (const DenseShape& shape :
+         {DenseShape{3, 1, 1, 1300, 513}, DenseShape{2, 2, 60, 530, 9},
+          DenseShape{1, 1, 101, 40, 37}}) {
       const Array<T> a = Normals<T>(random_, Rows(shape) * shape.d);
       const Array<T> g = Normals<T>(random_, Rows(shape) * shape.p, 1e-3);
       const Norms<T> norms(kernels(), serial_, shape, a, g);
@@ -109,7 +109,7 @@ TEST_P(GhostNormTest, NonFiniteInputSpoilsItsOwnExampleOnly) {
 
 TEST_P(GhostNormTest, OverflowIsNotFinite) {
   for (int64_t positions : {1, 2}) {
-    const GhostNormShape shape = {1, 1, positions, 1, 1};
+    const DenseShape shape = {1, 1, positions, 1, 1};
     Array<float> a(positions);
     Array<float> g(positions);
     std::fill_n(a.data(), positions, 1e19f);
@@ -128,7 +128,7 @@ TEST_P(GhostNormTest, OverflowIsNotFinite) {
 }
 
 TEST_P(GhostNormTest, SameBitsForAnyNumberOfThreads) {
-  const GhostNormShape shape = {3, 2, 130, 70, 65};
+  const DenseShape shape = {3, 2, 130, 70, 65};
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     const Array<T> a = Normals<T>(random_, Rows(shape) * shape.d);

@@ -1,6 +1,6 @@
 // Noise for arrays of more than 2^32 elements: what the far end gets equals
 // what a block that begins there gets.
-#include "custom_calls/cpu/gaussian.h"
+#include "custom_calls/cpu/noise/gaussian.h"
 #include "custom_calls/reference/gaussian.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/far_memory.h"

@@ -18,7 +18,7 @@ template <class T>
 struct NormCase {
   int64_t positions, d, p;
   Array<T> a, g;
-  GhostNormShape shape() const { return {1, 1, positions, d, p}; }
+  DenseShape shape() const { return {1, 1, positions, d, p}; }
 };
 
 // a_t = mean * m + noise * N(0, 1), and gradients that sum to zero over t: the
@@ -49,7 +49,7 @@ NormCase<T> Cancelling(Random& random, int64_t positions, int64_t d, int64_t p,
 }
 
 // Rows of a and of g.
-inline int64_t Rows(const GhostNormShape& shape) {
+inline int64_t Rows(const DenseShape& shape) {
   return shape.batch * shape.weights * shape.positions;
 }
 
@@ -59,7 +59,7 @@ inline int64_t Rows(const GhostNormShape& shape) {
 template <template <class> class Norms>
 void CheckThatNonFiniteSpoilsItsOwnExample(const CpuKernels& kernels,
                                            Parallel& serial, Random& random) {
-  const GhostNormShape shape = {3, 2, 50, 9, 5};
+  const DenseShape shape = {3, 2, 50, 9, 5};
   for (double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     ForEachElementType([&](auto element) {
       using T = decltype(element);

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "custom_calls/cpu/direct_norm.h"
-#include "custom_calls/cpu/ghost_norm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/norm_cases.h"
 #include "tests/custom_calls/test_data.h"
@@ -80,7 +80,7 @@ BK_INSTANTIATE_FOR_EACH_ISA(NormStressTest);
 
 // Sums of products of floats in double err by less than 1e-14 of S^2; such a
 // case counts only if the bound is below even that.
-double Exact(const GhostNormShape& shape, const float* a, const float* g) {
+double Exact(const DenseShape& shape, const float* a, const float* g) {
   double sum = 0;
   for (int64_t j = 0; j < shape.d; ++j) {
     for (int64_t k = 0; k < shape.p; ++k) {
@@ -102,9 +102,9 @@ TEST_P(NormStressTest, NoNormIsUnderestimated) {
   int64_t below = 0;
   const int64_t cases = CaseCount();
   for (int64_t i = 0; i < cases; ++i) {
-    const GhostNormShape shape = {1, 1, 1 + source.Below(kPositions),
-                                  1 + source.Below(kWidth),
-                                  1 + source.Below(kWidth)};
+    const DenseShape shape = {1, 1, 1 + source.Below(kPositions),
+                              1 + source.Below(kWidth),
+                              1 + source.Below(kWidth)};
     const Kind kind = static_cast<Kind>(i % kKinds);
     Fill(source, kind, false, shape.positions, shape.d, a);
     Fill(source, kind, true, shape.positions, shape.p, g);

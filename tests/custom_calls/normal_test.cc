@@ -7,7 +7,7 @@
 
 #define BK_ISA normal_test
 #define BK_VECTOR_BYTES 16
-#include "custom_calls/cpu/normal-inl.h"
+#include "custom_calls/cpu/noise/normal-inl.h"
 #include "gtest/gtest.h"
 
 namespace bk::normal_test {

@@ -1,6 +1,6 @@
 // Per-sample gradients of every instruction set against the definition, and the
 // certified norms of what was written.
-#include "custom_calls/cpu/per_sample_grad.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
 
 #include <cfloat>
 #include <cmath>
@@ -20,7 +20,7 @@ template <class T>
 struct Gradients {
   using Acc = Accumulator<T>;
   Gradients(const CpuKernels& kernels, Parallel& parallel,
-            const GhostNormShape& shape, const Array<T>& a, const Array<T>& g)
+            const DenseShape& shape, const Array<T>& a, const Array<T>& g)
       : entries(shape.weights * shape.d * shape.p),
         grad(Filled<Acc>(shape.batch * entries, [] { return std::nan(""); })),
         sq_norm(shape.batch),
@@ -49,12 +49,12 @@ BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(PerSampleGradTest);
 TEST_P(PerSampleGradTest, ExactOnSmallIntegers) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
-    for (const GhostNormShape& shape :
-         {GhostNormShape{2, 2, 5, 7, 9}, GhostNormShape{3, 1, 1, 200, 9},
-          GhostNormShape{1, 1, 2, 7, 400}, GhostNormShape{1, 2, 330, 9, 17},
-          GhostNormShape{2, 1, 3, 97, 193}, GhostNormShape{2, 1, 0, 3, 4},
-          GhostNormShape{0, 1, 3, 4, 5}, GhostNormShape{2, 1, 3, 0, 5},
-          GhostNormShape{2, 1, 1, 1, 1}}) {
+    for (const DenseShape& shape :
+         {DenseShape{2, 2, 5, 7, 9}, DenseShape{3, 1, 1, 200, 9},
+          DenseShape{1, 1, 2, 7, 400}, DenseShape{1, 2, 330, 9, 17},
+          DenseShape{2, 1, 3, 97, 193}, DenseShape{2, 1, 0, 3, 4},
+          DenseShape{0, 1, 3, 4, 5}, DenseShape{2, 1, 3, 0, 5},
+          DenseShape{2, 1, 1, 1, 1}}) {
       const Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);
       const Array<T> g = Integers<T>(random_, Rows(shape) * shape.p);
       const Gradients<T> result(kernels(), serial_, shape, a, g);
@@ -74,7 +74,7 @@ TEST_P(PerSampleGradTest, ExactOnSmallIntegers) {
 }
 
 TEST_P(PerSampleGradTest, RandomWithinTheDerivedTolerance) {
-  const GhostNormShape shape = {2, 2, 345, 50, 70};
+  const DenseShape shape = {2, 2, 345, 50, 70};
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     const Array<T> a = Normals<T>(random_, Rows(shape) * shape.d);
@@ -98,7 +98,7 @@ TEST_P(PerSampleGradTest, RandomWithinTheDerivedTolerance) {
 // Squares underflow; the bound must not.
 TEST_P(PerSampleGradTest, BoundSurvivesUnderflow) {
   for (float tiny : {FLT_TRUE_MIN, 1e-40f, 1e-30f, 1e-21f, 1e-19f}) {
-    const GhostNormShape shape = {1, 1, 2, 9, 20};
+    const DenseShape shape = {1, 1, 2, 9, 20};
     const Array<float> a = Normals<float>(random_, 18, tiny);
     const Array<float> g = Integers<float>(random_, 40);
     const Gradients<float> result(kernels(), serial_, shape, a, g);
@@ -110,7 +110,7 @@ TEST_P(PerSampleGradTest, BoundSurvivesUnderflow) {
 }
 
 TEST_P(PerSampleGradTest, NonFiniteInputSpoilsItsOwnExampleOnly) {
-  const GhostNormShape shape = {3, 1, 4, 9, 5};
+  const DenseShape shape = {3, 1, 4, 9, 5};
   Array<float> a = Integers<float>(random_, Rows(shape) * shape.d);
   const Array<float> g = Normals<float>(random_, Rows(shape) * shape.p);
   const Gradients<float> clean(kernels(), serial_, shape, a, g);
@@ -121,7 +121,7 @@ TEST_P(PerSampleGradTest, NonFiniteInputSpoilsItsOwnExampleOnly) {
 }
 
 TEST_P(PerSampleGradTest, SameBitsForAnyNumberOfThreads) {
-  const GhostNormShape shape = {3, 2, 130, 270, 165};
+  const DenseShape shape = {3, 2, 130, 270, 165};
   const Array<float> a = Normals<float>(random_, Rows(shape) * shape.d);
   const Array<float> g = Normals<float>(random_, Rows(shape) * shape.p);
   const Gradients<float> expected(kernels(), serial_, shape, a, g);

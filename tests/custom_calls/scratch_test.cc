@@ -5,17 +5,17 @@
 #include <new>
 #include <thread>
 
-#include "custom_calls/cpu/clip_factor.h"
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/clipped_scatter.h"
-#include "custom_calls/cpu/conv_grad.h"
-#include "custom_calls/cpu/direct_norm.h"
-#include "custom_calls/cpu/embedding_norm.h"
-#include "custom_calls/cpu/gaussian.h"
-#include "custom_calls/cpu/ghost_norm.h"
-#include "custom_calls/cpu/per_sample_grad.h"
-#include "custom_calls/cpu/tied_cross.h"
-#include "custom_calls/cpu/weighted_sum.h"
+#include "custom_calls/cpu/conv/conv_grad.h"
+#include "custom_calls/cpu/dense/clip_factor.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
+#include "custom_calls/cpu/dense/weighted_sum.h"
+#include "custom_calls/cpu/noise/gaussian.h"
+#include "custom_calls/cpu/sparse/clipped_scatter.h"
+#include "custom_calls/cpu/sparse/embedding_norm.h"
+#include "custom_calls/cpu/sparse/tied_cross.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/far_memory.h"
 #include "tests/custom_calls/lookup_data.h"
@@ -69,7 +69,7 @@ BK_INSTANTIATE_FOR_EACH_ISA(ScratchTest);
 TEST_P(ScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
   constexpr int64_t kLimit = 1 << 20;
   for (int64_t positions : {20, 390}) {
-    const GhostNormShape shape = {1, 1, positions, 1000, 1000};
+    const DenseShape shape = {1, 1, positions, 1000, 1000};
     const ClippedGemmShape gemm = {1, 1, positions, 1000, 1000};
     const Array<float> a = Normals<float>(random_, positions * 1000);
     Array<float> sum(int64_t{1000} * 1000);
@@ -105,7 +105,7 @@ TEST_P(ScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
 // The same for bfloat16 in tiles.
 TEST(TileScratchTest, IsOneMegabytePerThreadHoweverLargeTheLayer) {
   constexpr int64_t kLimit = 1 << 20, kPositions = 390;
-  const GhostNormShape shape = {1, 1, kPositions, 300, 300};
+  const DenseShape shape = {1, 1, kPositions, 300, 300};
   const ClippedGemmShape gemm = {1, 1, kPositions, 300, 300};
   SerialParallel serial;
   Random random;

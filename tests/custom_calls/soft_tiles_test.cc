@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "custom_calls/cpu/clipped_gemm.h"
-#include "custom_calls/cpu/direct_norm.h"
-#include "custom_calls/cpu/ghost_norm.h"
-#include "custom_calls/cpu/per_sample_grad.h"
-#include "custom_calls/cpu/soft_tile.h"
+#include "custom_calls/cpu/amx/soft_tile.h"
+#include "custom_calls/cpu/dense/clipped_gemm.h"
+#include "custom_calls/cpu/dense/direct_norm.h"
+#include "custom_calls/cpu/dense/ghost_norm.h"
+#include "custom_calls/cpu/dense/per_sample_grad.h"
 #include "custom_calls/reference/clipped_gemm.h"
 #include "custom_calls/reference/ghost_norm.h"
 #include "gtest/gtest.h"
@@ -128,15 +128,15 @@ class SoftTilesTest : public testing::Test {
 // Around tiles (16), blocks and steps (32), the depth of sums (128, 320) and
 // of copies (512), strips (96) and tasks (136 positions; 192 rows).
 TEST_F(SoftTilesTest, ExactAroundTiles) {
-  std::vector<GhostNormShape> shapes = {
-      {1, 1, 136, 3, 5},  {1, 1, 321, 9, 2},   {1, 1, 33, 513, 127},
-      {8, 1, 136, 17, 1}, {1, 1, 32, 200, 97}, {2, 2, 150, 33, 31}};
+  std::vector<DenseShape> shapes = {{1, 1, 136, 3, 5},    {1, 1, 321, 9, 2},
+                                    {1, 1, 33, 513, 127}, {8, 1, 136, 17, 1},
+                                    {1, 1, 32, 200, 97},  {2, 2, 150, 33, 31}};
   for (int64_t positions : {31, 32, 33, 47, 48, 49, 64, 65}) {
     for (int64_t d : {0, 1, 2, 15, 16, 17, 31, 32, 33}) {
       shapes.push_back({1, 1, positions, d, (7 * d + positions) % 35});
     }
   }
-  for (const GhostNormShape& shape : shapes) {
+  for (const DenseShape& shape : shapes) {
     SCOPED_TRACE(testing::Message() << "T, d, p = " << shape.positions << ", "
                                     << shape.d << ", " << shape.p);
     const auto a = Integers<BFloat16>(random_, Rows(shape) * shape.d);
@@ -170,7 +170,7 @@ TEST_F(SoftTilesTest, ExactAroundTiles) {
 // positions. That tiles do not shows that they are used.
 TEST_F(SoftTilesTest, AreUsedFrom32PositionsOn) {
   for (int64_t positions : {31, 32}) {
-    const GhostNormShape shape = {1, 1, positions, 1, 1};
+    const DenseShape shape = {1, 1, positions, 1, 1};
     Array<BFloat16> a(positions), g(positions);
     a[0] = FromDouble<BFloat16>(0x1p-127);
     g[0] = FromDouble<BFloat16>(0x1p63);
@@ -234,8 +234,8 @@ TEST_F(SoftTilesTest, NoNormIsUnderestimated) {
   std::uniform_int_distribution<int64_t> size(1, 40), length(32, 70);
   for (int repeat = 0; repeat < 400; ++repeat) {
     const auto kind = static_cast<Kind>(repeat % kKinds);
-    const GhostNormShape shape = {1, 1, length(random_), size(random_),
-                                  size(random_)};
+    const DenseShape shape = {1, 1, length(random_), size(random_),
+                              size(random_)};
     Array<BFloat16> a(shape.positions * shape.d), g(shape.positions * shape.p);
     Fill(random_, kind, false, shape.positions, shape.d, a);
     Fill(random_, kind, true, shape.positions, shape.p, g);
@@ -253,7 +253,7 @@ TEST_F(SoftTilesTest, NoNormIsUnderestimated) {
 
 // On ordinary data the bound costs next to nothing.
 TEST_F(SoftTilesTest, BoundIsTight) {
-  const GhostNormShape shape = {1, 1, 40, 600, 520};
+  const DenseShape shape = {1, 1, 40, 600, 520};
   const auto a = Normals<BFloat16>(random_, Rows(shape) * shape.d);
   const auto g = Normals<BFloat16>(random_, Rows(shape) * shape.p);
   float norm, upper;

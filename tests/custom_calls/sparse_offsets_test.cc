@@ -4,10 +4,10 @@
 #include <limits>
 #include <vector>
 
-#include "custom_calls/cpu/clipped_scatter.h"
-#include "custom_calls/cpu/embedding_norm.h"
-#include "custom_calls/cpu/tied_cross.h"
-#include "custom_calls/cpu/token_order.h"
+#include "custom_calls/cpu/sparse/clipped_scatter.h"
+#include "custom_calls/cpu/sparse/embedding_norm.h"
+#include "custom_calls/cpu/sparse/tied_cross.h"
+#include "custom_calls/cpu/sparse/token_order.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/far_memory.h"
 

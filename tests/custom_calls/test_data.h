@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "custom_calls/cpu/dispatch.h"
+#include "custom_calls/cpu/isa/dispatch.h"
 #include "custom_calls/element.h"
 #include "custom_calls/parallel.h"
 #include "custom_calls/reference/convert.h"

@@ -1,5 +1,5 @@
 // Tied cross terms of every instruction set against the definition.
-#include "custom_calls/cpu/tied_cross.h"
+#include "custom_calls/cpu/sparse/tied_cross.h"
 
 #include <cmath>
 #include <cstdlib>

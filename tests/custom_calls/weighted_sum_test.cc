@@ -1,5 +1,5 @@
 // Weighted sums of every instruction set against the definition.
-#include "custom_calls/cpu/weighted_sum.h"
+#include "custom_calls/cpu/dense/weighted_sum.h"
 
 #include <cmath>
 #include <vector>

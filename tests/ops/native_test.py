@@ -50,6 +50,11 @@ def test_every_target_is_tested():
 
 
 @pytest.mark.native
+def test_every_target_is_registered():
+    assert set(_native.library().targets) == set(_native.TARGETS)
+
+
+@pytest.mark.native
 @pytest.mark.parametrize("target", OPERANDS)
 def test_compiled_program_holds_the_custom_call(target):
     fun, operands = call(target)

@@ -1,7 +1,5 @@
 // What handlers accept and what they say otherwise. Values are tested with the
 // kernels; here one number shows that operands arrive in the right places.
-#include "xla_plugin/handlers.h"
-
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -9,15 +7,16 @@
 
 #include "gtest/gtest.h"
 #include "tests/xla_plugin/buffers.h"
-#include "xla_plugin/ffi_helpers.h"
+#include "tests/xla_plugin/run_cpu.h"
+#include "xla_plugin/ffi_frame.h"
 
 namespace bk {
 namespace {
 
 std::string GhostNormError(const TestBuffer& a, const TestBuffer& g,
                            const TestBuffer& sq_norm, const TestBuffer& upper) {
-  SerialParallel serial;
-  return std::string(RunGhostNorm(serial, a, g, sq_norm, upper).message());
+  return std::string(
+      RunCpu("bk_ghost_norm", {a, g}, {sq_norm, upper}).message());
 }
 
 TEST(GhostNormHandlerTest, ComputesForEveryType) {
@@ -69,9 +68,9 @@ std::string ClipFactorError(const std::string& clipping, ffi::DataType type,
   const TestBuffer sq_norms(type, {3, 2});
   const TestBuffer factor(type, {2});
   const TestBuffer norm(type, {2});
-  return std::string(
-      RunClipFactor(clipping, sq_norms, clip_norm, is_padding, factor, norm)
-          .message());
+  return std::string(RunCpu("bk_clip_factor", {sq_norms, clip_norm, is_padding},
+                            {factor, norm}, {{"clipping", clipping}})
+                         .message());
 }
 
 TEST(ClipFactorHandlerTest, KnowsEveryClipping) {
@@ -100,8 +99,8 @@ TEST(ClipFactorHandlerTest, NamesOperationOperandExpectedAndGot) {
 
 std::string ClippedGemmError(const TestBuffer& lhs, const TestBuffer& factor,
                              const TestBuffer& rhs, const TestBuffer& sum) {
-  SerialParallel serial;
-  return std::string(RunClippedGemm(serial, lhs, factor, rhs, sum).message());
+  return std::string(
+      RunCpu("bk_clipped_gemm", {lhs, factor, rhs}, {sum}).message());
 }
 
 TEST(ClippedGemmHandlerTest, ComputesForEveryType) {
@@ -163,7 +162,6 @@ TEST(RowsTest, OneWeightMayComeAsAMatrix) {
 }
 
 TEST(ClippedGemmHandlerTest, AddsToACopyUnlessTheBufferIsShared) {
-  SerialParallel serial;
   TestBuffer lhs(ffi::F32, {1, 1, 1, 1});
   TestBuffer factor(ffi::F32, {1});
   TestBuffer initial(ffi::F32, {1, 1});
@@ -173,7 +171,8 @@ TEST(ClippedGemmHandlerTest, AddsToACopyUnlessTheBufferIsShared) {
   *initial.data<float>() = 7;
   const auto add = [&](const TestBuffer& start, const TestBuffer& out) {
     return std::string(
-        RunClippedGemmAdd(serial, lhs, factor, lhs, start, out).message());
+        RunCpu("bk_clipped_gemm_add", {lhs, factor, lhs, start}, {out})
+            .message());
   };
   EXPECT_EQ(add(initial, sum), "");
   EXPECT_EQ(*sum.data<float>(), 27);
@@ -185,69 +184,73 @@ TEST(ClippedGemmHandlerTest, AddsToACopyUnlessTheBufferIsShared) {
 }
 
 TEST(PerSampleHandlersTest, ComputeForEveryType) {
-  SerialParallel serial;
   for (ffi::DataType type : {ffi::F32, ffi::BF16, ffi::F16, ffi::F64}) {
     const ffi::DataType result = AccumulatorType(type);
     const TestBuffer a(type, {2, 1, 3, 4}), g(type, {2, 1, 3, 5});
     const TestBuffer sq_norm(result, {2}), upper(result, {2});
     const TestBuffer grad(result, {2, 1, 4, 5}), sum(result, {5});
-    EXPECT_TRUE(RunDirectNorm(serial, a, g, sq_norm, upper).ok());
-    EXPECT_TRUE(RunPerSampleGrad(serial, a, g, grad, sq_norm, upper).ok());
+    EXPECT_TRUE(RunCpu("bk_direct_norm", {a, g}, {sq_norm, upper}).ok());
     EXPECT_TRUE(
-        RunWeightedSum(serial, sq_norm, TestBuffer(type, {2, 5}), sum).ok());
+        RunCpu("bk_per_sample_grad", {a, g}, {grad, sq_norm, upper}).ok());
+    EXPECT_TRUE(
+        RunCpu("bk_weighted_sum", {sq_norm, TestBuffer(type, {2, 5})}, {sum})
+            .ok());
     const TestBuffer scalar(result, {});
     EXPECT_TRUE(
-        RunWeightedSum(serial, sq_norm, TestBuffer(type, {2}), scalar).ok());
+        RunCpu("bk_weighted_sum", {sq_norm, TestBuffer(type, {2})}, {scalar})
+            .ok());
   }
   TestBuffer a(ffi::F32, {1, 1, 1, 1}), g(ffi::F32, {1, 1, 1, 1});
   TestBuffer sq_norm(ffi::F32, {1}), upper(ffi::F32, {1});
   TestBuffer grad(ffi::F32, {1, 1, 1, 1}), sum(ffi::F32, {1});
   *a.data<float>() = 2;
   *g.data<float>() = 3;
-  EXPECT_TRUE(RunDirectNorm(serial, a, g, sq_norm, upper).ok());
+  EXPECT_TRUE(RunCpu("bk_direct_norm", {a, g}, {sq_norm, upper}).ok());
   EXPECT_EQ(*sq_norm.data<float>(), 36);
-  EXPECT_TRUE(RunPerSampleGrad(serial, a, g, grad, sq_norm, upper).ok());
+  EXPECT_TRUE(
+      RunCpu("bk_per_sample_grad", {a, g}, {grad, sq_norm, upper}).ok());
   EXPECT_EQ(*grad.data<float>(), 6);
   EXPECT_GE(*upper.data<float>(), 36);
   TestBuffer factor(ffi::F32, {1}), x(ffi::F32, {1, 1});
   *factor.data<float>() = 5;
   *x.data<float>() = 7;
-  EXPECT_TRUE(RunWeightedSum(serial, factor, x, sum).ok());
+  EXPECT_TRUE(RunCpu("bk_weighted_sum", {factor, x}, {sum}).ok());
   EXPECT_EQ(*sum.data<float>(), 35);
 }
 
 TEST(PerSampleHandlersTest, NameOperationOperandExpectedAndGot) {
-  SerialParallel serial;
   const ffi::DataType f32 = ffi::F32;
   const TestBuffer a(f32, {2, 1, 3, 4}), g(f32, {2, 1, 3, 5}), b(f32, {2});
+  EXPECT_EQ(RunCpu("bk_direct_norm", {a, TestBuffer(f32, {2, 1, 7, 5})}, {b, b})
+                .message(),
+            "bk_direct_norm: g: expected f32[2,1,3,5], got f32[2,1,7,5]");
   EXPECT_EQ(
-      RunDirectNorm(serial, a, TestBuffer(f32, {2, 1, 7, 5}), b, b).message(),
-      "bk_direct_norm: g: expected f32[2,1,3,5], got f32[2,1,7,5]");
-  EXPECT_EQ(RunDirectNorm(serial, a, g, b, TestBuffer(f32, {3})).message(),
-            "bk_direct_norm: sq_norm_upper: expected f32[2], got f32[3]");
+      RunCpu("bk_direct_norm", {a, g}, {b, TestBuffer(f32, {3})}).message(),
+      "bk_direct_norm: sq_norm_upper: expected f32[2], got f32[3]");
   EXPECT_EQ(
-      RunPerSampleGrad(serial, a, g, TestBuffer(f32, {2, 1, 5, 4}), b, b)
+      RunCpu("bk_per_sample_grad", {a, g},
+             {TestBuffer(f32, {2, 1, 5, 4}), b, b})
           .message(),
       "bk_per_sample_grad: grad: expected f32[2,1,4,5], got f32[2,1,5,4]");
-  EXPECT_EQ(RunPerSampleGrad(serial, b, g, a, b, b).message(),
+  EXPECT_EQ(RunCpu("bk_per_sample_grad", {b, g}, {a, b, b}).message(),
             "bk_per_sample_grad: a: expected rank 2 or 4, got f32[2]");
-  EXPECT_EQ(RunWeightedSum(serial, b, TestBuffer(f32, {}), b).message(),
+  EXPECT_EQ(RunCpu("bk_weighted_sum", {b, TestBuffer(f32, {})}, {b}).message(),
             "bk_weighted_sum: x: expected an axis of examples, got f32[]");
-  EXPECT_EQ(RunWeightedSum(serial, b, a, b).message(),
+  EXPECT_EQ(RunCpu("bk_weighted_sum", {b, a}, {b}).message(),
             "bk_weighted_sum: sum: expected f32[1,3,4], got f32[2]");
-  EXPECT_EQ(RunWeightedSum(serial, b, TestBuffer(f32, {2, 5}), b).message(),
-            "bk_weighted_sum: sum: expected f32[5], got f32[2]");
+  EXPECT_EQ(
+      RunCpu("bk_weighted_sum", {b, TestBuffer(f32, {2, 5})}, {b}).message(),
+      "bk_weighted_sum: sum: expected f32[5], got f32[2]");
 }
 
-// What RunGaussian says about a block of `whole`, without noise.
+// What bk_gaussian says about a block of `whole`, without noise.
 std::string GaussianError(const std::vector<int64_t>& whole,
                           const TestBuffer& x, const TestBuffer& key,
                           const TestBuffer& stddev, const TestBuffer& start,
                           const TestBuffer& out) {
-  SerialParallel serial;
-  const NoiseStream stream = {};
-  return std::string(
-      RunGaussian(serial, stream, whole, x, key, stddev, start, out).message());
+  return std::string(RunCpu("bk_gaussian", {x, key, stddev, start}, {out},
+                            {{"stream", 0}, {"whole", whole}})
+                         .message());
 }
 
 TEST(GaussianHandlerTest, ComputesForEveryType) {
@@ -313,8 +316,9 @@ TEST(GaussianHandlerTest, NamesOperationOperandExpectedAndGot) {
 
 TEST(ChachaBitsHandlerTest, ChecksKeyAndWords) {
   const auto error = [](const TestBuffer& key, const TestBuffer& words) {
-    SerialParallel serial;
-    return std::string(RunChachaBits(serial, {}, key, words).message());
+    return std::string(
+        RunCpu("bk_chacha_bits", {key}, {words}, {{"stream", 0}, {"domain", 0}})
+            .message());
   };
   EXPECT_EQ(error({ffi::U32, {8}}, {ffi::U32, {0}}), "");
   TestBuffer words(ffi::U32, {17});
@@ -326,22 +330,50 @@ TEST(ChachaBitsHandlerTest, ChecksKeyAndWords) {
             "bk_chacha_bits: words: expected u32[3], got u64[3]");
 }
 
-TEST(RunHandlerTest, NothingThrownGetsOut) {
-  const ffi::Error known = RunHandler(
+TEST(CallTest, CountsOperandsAndResults) {
+  const TestBuffer a(ffi::F32, {2, 1, 3, 4}), b(ffi::F32, {2});
+  EXPECT_EQ(RunCpu("bk_ghost_norm", {a}, {b, b}).message(),
+            "bk_ghost_norm: number of operands: expected 2, got 1");
+  EXPECT_EQ(RunCpu("bk_ghost_norm", {a, a}, {b, b, b}).message(),
+            "bk_ghost_norm: number of results: expected 2, got 3");
+}
+
+TEST(CallTest, SaysWhichAttributeIsMissingOrOfAnotherType) {
+  const TestBuffer key(ffi::U32, {8}), words(ffi::U32, {3});
+  EXPECT_EQ(RunCpu("bk_chacha_bits", {key}, {words}).message(),
+            "bk_chacha_bits: stream: expected an integer attribute, got none");
+  EXPECT_EQ(
+      RunCpu("bk_chacha_bits", {key}, {words}, {{"stream", "one"}}).message(),
+      "bk_chacha_bits: stream: expected an integer attribute, got none");
+  EXPECT_EQ(
+      RunCpu("bk_chacha_bits", {key}, {words}, {{"stream", -1}}).message(),
+      "bk_chacha_bits: stream: expected 0 <= value < 2^32, got -1");
+}
+
+TEST(BufferTest, ConvertsToPointersToItsOwnTypeOnly) {
+  const TestBuffer numbers(ffi::F32, {2});
+  const Buffer buffer = numbers;
+  const float* data = buffer;
+  EXPECT_EQ(data, buffer.data);
+  EXPECT_THROW(static_cast<void>(static_cast<double*>(buffer)),
+               std::logic_error);
+}
+
+TEST(GuardedTest, NothingThrownGetsOut) {
+  const ffi::Error known = Guarded(
       "bk_x", []() -> absl::Status { throw std::runtime_error("broken"); });
   EXPECT_EQ(known.message(), "bk_x: broken");
   const ffi::Error memory =
-      RunHandler("bk_x", []() -> absl::Status { throw std::bad_alloc(); });
+      Guarded("bk_x", []() -> absl::Status { throw std::bad_alloc(); });
   EXPECT_TRUE(memory.failure());
-  const ffi::Error unknown =
-      RunHandler("bk_x", []() -> absl::Status { throw 3; });
+  const ffi::Error unknown = Guarded("bk_x", []() -> absl::Status { throw 3; });
   EXPECT_EQ(unknown.message(), "bk_x: unknown exception");
 }
 
-TEST(RunHandlerTest, StatusKeepsItsCode) {
-  EXPECT_TRUE(RunHandler("bk_x", [] { return absl::OkStatus(); }).success());
+TEST(GuardedTest, StatusKeepsItsCode) {
+  EXPECT_TRUE(Guarded("bk_x", [] { return absl::OkStatus(); }).success());
   const ffi::Error error =
-      RunHandler("bk_x", [] { return absl::InvalidArgumentError("no"); });
+      Guarded("bk_x", [] { return absl::InvalidArgumentError("no"); });
   EXPECT_EQ(error.errc(), ffi::ErrorCode::kInvalidArgument);
   EXPECT_EQ(error.message(), "no");
 }

@@ -108,7 +108,7 @@ def _add_normals(
 
 
 class _Format(NamedTuple):
-    """Bits of a floating-point type, and the polynomials of `custom_calls/cpu/normal-inl.h`."""
+    """Bits of a floating-point type, and the polynomials of `custom_calls/cpu/noise/normal-inl.h`."""
 
     bits: Any
     mantissa: int

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "custom_calls/cpu/clip_factor.h"
+#include "custom_calls/cpu/dense/clip_factor.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/cuda/device_buffer.h"
 #include "tests/custom_calls/test_data.h"

@@ -28,7 +28,7 @@ struct Norms {
   std::vector<Accumulator<T>> sq_norm, upper, grad;
 };
 
-int64_t WorkspaceBytes(Kind kind, const GhostNormShape& shape) {
+int64_t WorkspaceBytes(Kind kind, const DenseShape& shape) {
   switch (kind) {
     case Kind::kGhost:
       return GhostNormWorkspaceBytes(shape);
@@ -40,7 +40,7 @@ int64_t WorkspaceBytes(Kind kind, const GhostNormShape& shape) {
 }
 
 template <class T>
-Norms<T> NormsOf(Kind kind, const GhostNormShape& shape, const Array<T>& a,
+Norms<T> NormsOf(Kind kind, const DenseShape& shape, const Array<T>& a,
                  const Array<T>& g) {
   auto da = DeviceBuffer<T>::Of(a, "a");
   auto dg = DeviceBuffer<T>::Of(g, "g");
@@ -69,7 +69,7 @@ Norms<T> NormsOf(Kind kind, const GhostNormShape& shape, const Array<T>& a,
 class DenseNormTest : public DeviceTest {
  protected:
   template <class T>
-  void ExpectExactOnIntegers(const GhostNormShape& shape) {
+  void ExpectExactOnIntegers(const DenseShape& shape) {
     SCOPED_TRACE(testing::Message() << "B, N, T, d, p = " << shape.batch << ", "
                                     << shape.weights << ", " << shape.positions
                                     << ", " << shape.d << ", " << shape.p);
@@ -102,12 +102,12 @@ class DenseNormTest : public DeviceTest {
 TEST_F(DenseNormTest, ExactOnSmallIntegers) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
-    for (const GhostNormShape& shape :
-         {GhostNormShape{2, 1, 5, 16, 8}, GhostNormShape{1, 2, 65, 33, 9},
-          GhostNormShape{3, 1, 1, 70, 17}, GhostNormShape{1, 1, 130, 8, 3},
-          GhostNormShape{1, 1, 31, 1, 65}, GhostNormShape{0, 1, 3, 4, 5},
-          GhostNormShape{2, 0, 3, 4, 5}, GhostNormShape{2, 1, 0, 4, 5},
-          GhostNormShape{2, 1, 3, 0, 5}}) {
+    for (const DenseShape& shape :
+         {DenseShape{2, 1, 5, 16, 8}, DenseShape{1, 2, 65, 33, 9},
+          DenseShape{3, 1, 1, 70, 17}, DenseShape{1, 1, 130, 8, 3},
+          DenseShape{1, 1, 31, 1, 65}, DenseShape{0, 1, 3, 4, 5},
+          DenseShape{2, 0, 3, 4, 5}, DenseShape{2, 1, 0, 4, 5},
+          DenseShape{2, 1, 3, 0, 5}}) {
       ExpectExactOnIntegers<T>(shape);
     }
   });
@@ -148,8 +148,8 @@ TEST_F(DenseNormTest, NeverBelowOnManySmallCases) {
   std::uniform_int_distribution<int64_t> size(1, 9);
   std::uniform_real_distribution<double> exponent(-30, 15);
   for (int repeat = 0; repeat < 40; ++repeat) {
-    const GhostNormShape shape = {1, 1, size(random_), size(random_),
-                                  size(random_)};
+    const DenseShape shape = {1, 1, size(random_), size(random_),
+                              size(random_)};
     const auto a = Normals<float>(random_, shape.positions * shape.d,
                                   std::pow(10, exponent(random_)));
     const auto g = Normals<float>(random_, shape.positions * shape.p,
@@ -165,7 +165,7 @@ TEST_F(DenseNormTest, NeverBelowOnManySmallCases) {
 }
 
 TEST_F(DenseNormTest, ZeroIsZeroAndNonFiniteStaysWithItsExample) {
-  const GhostNormShape shape = {3, 1, 5, 6, 4};
+  const DenseShape shape = {3, 1, 5, 6, 4};
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);

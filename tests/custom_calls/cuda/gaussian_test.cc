@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "custom_calls/cpu/gaussian.h"
+#include "custom_calls/cpu/noise/gaussian.h"
 #include "custom_calls/reference/gaussian.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/cuda/device_buffer.h"

@@ -1,0 +1,188 @@
+// Operands in the order of tiles, and blocks of two by two tiles.
+//
+// A panel is what 16 rows or columns of a sum need, one tile for each step of
+// 32 products, filled up with zeros. Panels follow each other.
+#ifndef BK_JAX_CUSTOM_CALLS_CPU_AMX_TILE_PACK_INL_H_
+#define BK_JAX_CUSTOM_CALLS_CPU_AMX_TILE_PACK_INL_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "custom_calls/cpu/amx/tile_kernels.h"
+#include "custom_calls/cpu/amx/tiles-inl.h"
+#include "custom_calls/cpu/isa/vector-inl.h"
+
+namespace bk::BK_ISA {
+
+using TileRow = VectorOf<uint32_t, 64>::Type;
+using TileHalfRow = VectorOf<uint16_t, 32>::Type;
+
+// [begin, end)
+struct Range {
+  int64_t begin, end;
+  int64_t Size() const { return end - begin; }
+};
+
+BK_INLINE int64_t TilesFor(int64_t size, int64_t step) {
+  return (size + step - 1) / step;
+}
+
+// kRows x kColumns elements, rows `stride` elements apart.
+struct TileSource {
+  const BFloat16* data;
+  int64_t stride;
+};
+
+// The elements of one tile, of which rows x columns exist: where they are, or
+// in `copy` with zeros for those that do not.
+template <int64_t kRows, int64_t kColumns>
+BK_INLINE TileSource FillUp(const TileSource& x, int64_t rows, int64_t columns,
+                            BFloat16* copy) {
+  static_assert(kRows * kColumns * sizeof(BFloat16) == kTileBytes);
+  if (rows >= kRows && columns >= kColumns) return x;
+  const auto bytes =
+      static_cast<uint64_t>(Min(columns, kColumns)) * sizeof *copy;
+  __builtin_memset(copy, 0, kTileBytes);
+  for (int64_t i = 0; i < Min(rows, kRows); ++i) {
+    __builtin_memcpy(copy + i * kColumns, x.data + i * x.stride, bytes);
+  }
+  return {copy, kColumns};
+}
+
+// Exchanges the upper right with the lower left part of blocks of two by two
+// parts, each of kStep words.
+template <int kStep, int... kLane>
+BK_INLINE void Exchange(TileRow& a, TileRow& b,
+                        std::integer_sequence<int, kLane...> /*lanes*/) {
+  const TileRow upper = __builtin_shufflevector(
+      a, b, ((kLane & kStep) != 0 ? 16 + kLane - kStep : kLane)...);
+  const TileRow lower = __builtin_shufflevector(
+      a, b, ((kLane & kStep) != 0 ? 16 + kLane : kLane + kStep)...);
+  a = upper;
+  b = lower;
+}
+
+template <int kStep>
+BK_INLINE void ExchangeAll(TileRow (&rows)[kTileSize]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kTileSize; ++i) {
+    if ((i & kStep) != 0) continue;
+    Exchange<kStep>(rows[i], rows[i + kStep],
+                    std::make_integer_sequence<int, kTileSize>());
+  }
+}
+
+// Words, hence pairs of elements, change rows with columns.
+BK_INLINE void Transpose(TileRow (&rows)[kTileSize]) {
+  ExchangeAll<1>(rows);
+  ExchangeAll<2>(rows);
+  ExchangeAll<4>(rows);
+  ExchangeAll<8>(rows);
+}
+
+BK_INLINE void StoreRows(const TileRow (&rows)[kTileSize], uint8_t* to) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kTileSize; ++i) Store(rows[i], to + i * sizeof rows[i]);
+}
+
+// Panels of rows of x [*, width] whose products run over `features`: as they
+// are for a left operand, transposed for a right one.
+template <bool kRight>
+void PackRows(const BFloat16* x, int64_t width, Range rows, Range features,
+              uint8_t* to) {
+  alignas(64) BFloat16 copy[kTileSize * kTileStep];
+  for (int64_t i = rows.begin; i < rows.end; i += kTileSize) {
+    for (int64_t k = features.begin; k < features.end; k += kTileStep) {
+      const auto from = FillUp<kTileSize, kTileStep>(
+          {x + i * width + k, width}, rows.end - i, features.end - k, copy);
+      TileRow tile[kTileSize];
+#pragma GCC unroll 16
+      for (int row = 0; row < kTileSize; ++row) {
+        tile[row] = LoadBits<TileRow>(from.data + row * from.stride);
+      }
+      if (kRight) Transpose(tile);
+      StoreRows(tile, to);
+      to += kTileBytes;
+    }
+  }
+}
+
+// Panels of columns of x [*, width] whose products run over `positions`:
+// as pairs for a right operand, transposed for a left one.
+template <bool kRight>
+void PackColumns(const BFloat16* x, int64_t width, Range columns,
+                 Range positions, uint8_t* to) {
+  alignas(64) BFloat16 copy[kTileStep * kTileSize];
+  for (int64_t j = columns.begin; j < columns.end; j += kTileSize) {
+    for (int64_t k = positions.begin; k < positions.end; k += kTileStep) {
+      const auto from = FillUp<kTileStep, kTileSize>(
+          {x + k * width + j, width}, positions.end - k, columns.end - j, copy);
+      TileRow tile[kTileSize];
+#pragma GCC unroll 16
+      for (int64_t row = 0; row < kTileSize; ++row) {
+        const BFloat16* first = from.data + 2 * row * from.stride;
+        const auto low = LoadBits<TileHalfRow>(first);
+        const auto high = LoadBits<TileHalfRow>(first + from.stride);
+        tile[row] = __builtin_convertvector(low, TileRow) |
+                    (__builtin_convertvector(high, TileRow) << 16);
+      }
+      if (!kRight) Transpose(tile);
+      StoreRows(tile, to);
+      to += kTileBytes;
+    }
+  }
+}
+
+// Where the panels of a block lie: `panel` bytes from one to the next.
+struct TileOperands {
+  const uint8_t* left;
+  const uint8_t* right;
+  int64_t panel;
+};
+
+// The sums of a block of up to two by two tiles.
+inline constexpr int64_t kBlockSize = 2 * kTileSize;
+inline constexpr int64_t kBlockStride = kBlockSize * sizeof(float);
+
+// sums[kRows * 16, kColumns * 16] = left right over `steps` steps: four tiles
+// hold sums, two each the operands.
+template <int kRows, int kColumns>
+BK_INLINE void DotTiles(Tiles& tiles, const TileOperands& from, int64_t steps,
+                        float* sums) {
+  tiles.Zero<0>();
+  if constexpr (kColumns == 2) tiles.Zero<1>();
+  if constexpr (kRows == 2) tiles.Zero<2>();
+  if constexpr (kRows == 2 && kColumns == 2) tiles.Zero<3>();
+  for (int64_t k = 0; k < steps * kTileBytes; k += kTileBytes) {
+    tiles.Load<4>(from.left + k, 64);
+    tiles.Load<6>(from.right + k, 64);
+    tiles.Dot<0, 4, 6>();
+    if constexpr (kColumns == 2) tiles.Load<7>(from.right + from.panel + k, 64);
+    if constexpr (kColumns == 2) tiles.Dot<1, 4, 7>();
+    if constexpr (kRows == 2) tiles.Load<5>(from.left + from.panel + k, 64);
+    if constexpr (kRows == 2) tiles.Dot<2, 5, 6>();
+    if constexpr (kRows == 2 && kColumns == 2) tiles.Dot<3, 5, 7>();
+  }
+  constexpr int64_t kBelow = kTileSize * kBlockSize;
+  tiles.Store<0>(sums, kBlockStride);
+  if constexpr (kColumns == 2) tiles.Store<1>(sums + kTileSize, kBlockStride);
+  if constexpr (kRows == 2) tiles.Store<2>(sums + kBelow, kBlockStride);
+  if constexpr (kRows == 2 && kColumns == 2) {
+    tiles.Store<3>(sums + kBelow + kTileSize, kBlockStride);
+  }
+}
+
+// The same for the tiles that `rows` and `columns` need, at least one.
+inline void DotBlock(Tiles& tiles, const TileOperands& from, int64_t steps,
+                     int64_t rows, int64_t columns, float* sums) {
+  if (rows > kTileSize) {
+    if (columns > kTileSize) return DotTiles<2, 2>(tiles, from, steps, sums);
+    return DotTiles<2, 1>(tiles, from, steps, sums);
+  }
+  if (columns > kTileSize) return DotTiles<1, 2>(tiles, from, steps, sums);
+  return DotTiles<1, 1>(tiles, from, steps, sums);
+}
+
+}  // namespace bk::BK_ISA
+
+#endif  // BK_JAX_CUSTOM_CALLS_CPU_AMX_TILE_PACK_INL_H_

@@ -1,2 +1,0 @@
-// clipped_scatter.cu for the emulation.
-#include "custom_calls/cuda/clipped_scatter.cu"

@@ -1,2 +1,0 @@
-// conv_grad.cu for the emulation.
-#include "custom_calls/cuda/conv_grad.cu"

@@ -1,2 +1,0 @@
-// gaussian.cu for the emulation.
-#include "custom_calls/cuda/gaussian.cu"

@@ -1,0 +1,73 @@
+#include "xla_plugin/buffer.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <sstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace bk {
+
+int64_t Buffer::Elements() const {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1},
+                         std::multiplies<>());
+}
+
+int64_t Buffer::Bytes() const {
+  return Elements() * static_cast<int64_t>(ffi::ByteWidth(type));
+}
+
+std::string TypeString(ffi::DataType type) {
+  std::ostringstream name;
+  name << type;
+  return absl::AsciiStrToLower(name.str());
+}
+
+std::string ShapeString(ffi::DataType type, const std::vector<int64_t>& dims) {
+  return absl::StrCat(TypeString(type), "[", absl::StrJoin(dims, ","), "]");
+}
+
+std::string ShapeString(const Buffer& buffer) {
+  return ShapeString(buffer.type, {buffer.dims.begin(), buffer.dims.end()});
+}
+
+absl::Status Mismatch(const Named& what, const std::string& expected,
+                      const std::string& got) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      what.operation, ": ", what.name, ": expected ", expected, ", got ", got));
+}
+
+absl::Status CheckRank(const Buffer& buffer, size_t rank) {
+  if (buffer.dims.size() == rank) return absl::OkStatus();
+  return Mismatch(buffer, absl::StrCat("rank ", rank), ShapeString(buffer));
+}
+
+absl::Status CheckShape(const Buffer& buffer, ffi::DataType type,
+                        const std::vector<int64_t>& dims) {
+  const bool same = std::equal(buffer.dims.begin(), buffer.dims.end(),
+                               dims.begin(), dims.end());
+  if (same && buffer.type == type) return absl::OkStatus();
+  return Mismatch(buffer, ShapeString(type, dims), ShapeString(buffer));
+}
+
+int64_t LengthOf(const Buffer& buffer) {
+  return buffer.dims.size() == 1 ? buffer.dims[0] : 0;
+}
+
+ffi::DataType AccumulatorType(ffi::DataType type) {
+  return type == ffi::F64 ? ffi::F64 : ffi::F32;
+}
+
+std::string Alternatives(const std::vector<ffi::DataType>& types) {
+  std::string text = TypeString(types.front());
+  for (size_t i = 1; i < types.size(); ++i) {
+    const char* between = i + 1 < types.size() ? ", " : " or ";
+    absl::StrAppend(&text, between, TypeString(types[i]));
+  }
+  return text;
+}
+
+}  // namespace bk

@@ -1,0 +1,54 @@
+// Operands of dense layers: one row for each example, weight and position.
+#ifndef BK_JAX_XLA_PLUGIN_DENSE_H_
+#define BK_JAX_XLA_PLUGIN_DENSE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "custom_calls/shapes.h"
+#include "xla_plugin/call.h"
+
+namespace bk {
+
+struct Rows {
+  int64_t batch;
+  int64_t weights;
+  int64_t positions;
+  int64_t width;
+};
+
+// Reads the shape [B, N, T, width], or [B * T, width] when there is one
+// weight: so XLA's own dots read activations, and it stores them once for all.
+absl::Status ReadRows(const Buffer& buffer, int64_t batch, Rows* rows);
+
+// The same number of rows as `first`, of the same type and rank.
+absl::Status ReadSameRows(const Buffer& buffer, const Buffer& first,
+                          int64_t* width);
+
+// sq_norm and sq_norm_upper [batch], for operands like this one.
+absl::Status CheckNorms(int64_t batch, const Buffer& operand,
+                        const Buffer& sq_norm, const Buffer& sq_norm_upper);
+
+// An operation on activations and output gradients.
+struct DenseCall : Call {
+  using Call::Call;
+  Buffer a = Operand("a");  // [B, N, T, d] or [B * T, d]
+  Buffer g = Operand("g");  // [B, N, T, p] or [B * T, p]
+  DenseShape shape = {};
+
+  const Buffer& Typed() const { return a; }
+  absl::Status ReadShape(int64_t batch);
+};
+
+// The same with norms of gradients as results.
+struct DenseNormCall : DenseCall {
+  using DenseCall::DenseCall;
+  Buffer sq_norm = Result("sq_norm");              // [B]
+  Buffer sq_norm_upper = Result("sq_norm_upper");  // [B]
+
+  absl::Status Check();
+};
+
+}  // namespace bk
+
+#endif  // BK_JAX_XLA_PLUGIN_DENSE_H_

@@ -1,0 +1,51 @@
+// bk_per_sample_grad: gradients of dense layers, one for each example, and
+// their squared norms.
+#include "xla_plugin/dense.h"
+#include "xla_plugin/operation.h"
+#if defined(BK_PLATFORM_CUDA)
+#include "custom_calls/cuda/per_sample_grad.h"
+#else
+#include "custom_calls/cpu/dense/per_sample_grad.h"
+#endif
+
+namespace bk {
+namespace {
+
+struct PerSampleGradCall : DenseCall {
+  static constexpr char kName[] = "bk_per_sample_grad";
+  using DenseCall::DenseCall;
+  Buffer grad = Result("grad");                    // [B, N, d, p]
+  Buffer sq_norm = Result("sq_norm");              // [B]
+  Buffer sq_norm_upper = Result("sq_norm_upper");  // [B]
+
+  absl::Status Check() {
+    BK_RETURN_IF_ERROR(ReadShape(LengthOf(sq_norm)));
+    BK_RETURN_IF_ERROR(
+        CheckShape(grad, AccumulatorType(a),
+                   {shape.batch, shape.weights, shape.d, shape.p}));
+    return CheckNorms(shape.batch, a, sq_norm, sq_norm_upper);
+  }
+
+#if defined(BK_PLATFORM_CUDA)
+  int64_t WorkspaceBytes() const {
+    return cuda::PerSampleGradWorkspaceBytes(shape);
+  }
+
+  template <class T>
+  absl::Status OnCuda(const Gpu& gpu) {
+    return BK_CUDA_STATUS(cuda::PerSampleGrad<T>(
+        shape, a, g, gpu.workspace, grad, sq_norm, sq_norm_upper, gpu.stream));
+  }
+#else
+  template <class T>
+  void OnCpu(const Cpu& cpu) {
+    PerSampleGrad<T>(cpu.kernels, cpu.parallel, shape, a, g, grad, sq_norm,
+                     sq_norm_upper);
+  }
+#endif
+};
+
+const Registration<PerSampleGradCall> kRegistration;
+
+}  // namespace
+}  // namespace bk
