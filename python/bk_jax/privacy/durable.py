@@ -6,6 +6,9 @@ import os
 import stat
 from pathlib import Path
 
+# What can be raised by taking JSON apart that somebody else may have written.
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
 
 def write_durably(path: Path, text: str) -> None:
     """Replaces the file's content; when this returns, the new content survives a crash.
@@ -40,17 +43,18 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 def open_regular(path: Path, flags: int, limit: int) -> int:
     """Opens a file after a look at it, since a device never ends, and a pipe waits for a writer."""
-    _check_regular(os.stat(path), limit)
+    check_regular(os.stat(path), limit)
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        _check_regular(os.fstat(descriptor), limit)
+        check_regular(os.fstat(descriptor), limit)
     except ValueError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _check_regular(found: os.stat_result, limit: int) -> None:
+def check_regular(found: os.stat_result, limit: float) -> None:
+    """`ValueError` if this is not a file, or one with more than `limit` bytes."""
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"it is no regular file, but {stat.filemode(found.st_mode)}")
     if found.st_size > limit:

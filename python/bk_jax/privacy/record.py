@@ -15,13 +15,13 @@ from typing import Any
 
 from bk_jax.ops.chacha import KEY_WORDS
 from bk_jax.privacy import checks
+from bk_jax.privacy.durable import MALFORMED
 from bk_jax.privacy.place import Place
 from bk_jax.privacy.privacy_plan import PrivacyPlan
 
 FORMAT = 2
 PAGE = 4096  # of memory and of most disks: a crash while one page is written leaves others alone
 CHECKSUM = 64  # hexadecimal digits of SHA-256
-NOT_READABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 class LedgerError(RuntimeError):
@@ -97,7 +97,7 @@ class Record:
             fields["place"] = Place(**fields["place"])
             fields["forks"] = tuple(Fork(**fork) for fork in fields["forks"])
             record = _make(fields)
-        except NOT_READABLE as error:
+        except MALFORMED as error:
             raise ValueError(f"a record that makes no sense: {error}") from error
         if record.to_page() != page:
             raise ValueError("a record that bk_jax did not write")
@@ -111,7 +111,7 @@ class Record:
             if fields.pop("format") != 1:
                 raise ValueError("another format")
             return _make(fields | {"serial": 0, "place": None})
-        except NOT_READABLE as error:
+        except MALFORMED as error:
             raise ValueError(f"not a ledger: {error}") from error
 
     def forked(self, place: Place) -> Record:
