@@ -126,6 +126,20 @@ def put(tree, path, value):
     return tree
 
 
+@pytest.mark.parametrize("word", [0.5, 7.0, "7", None, True, -1, 2**32])
+def test_the_secret_is_not_shown_by_errors_or_by_printing(word):
+    secret = []
+
+    def change(content):
+        fields = json.loads(content[64:PAGE])
+        secret[:] = fields["key"]
+        return signed(fields | {"key": [word, *secret[1:]]}) * 2
+
+    errors = with_content(change)
+    assert all("key must be 8 words of 32 bits" in error for error in errors)
+    assert not any(str(word) in error for error in errors for word in secret)
+
+
 def value_at(tree, path):
     return functools.reduce(lambda branch, key: branch[key], path, tree)
 

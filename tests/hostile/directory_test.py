@@ -14,7 +14,8 @@ import pytest
 from bk_jax.training import history
 from bk_jax.training.checkpoints import Checkpoints, place_of_latest
 
-STATE = {"w": np.arange(4, dtype=np.float32), "b": np.zeros((), np.float32)}
+# One array: tensorstore reads several at once, and the second failure would find no listener.
+STATE = {"w": np.arange(4, dtype=np.float32)}
 UNREADABLE = r"the checkpoint .*/6 can not be read \(.*delete this folder and pass forfeit=True"
 
 
@@ -71,7 +72,7 @@ def pipe(path):
 
 
 def huge(path):
-    os.truncate(path, 2**40)
+    os.truncate(path, 2**36)
 
 
 # --- checkpoints ----------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def pipe(path):
 
 @attack
 def huge_file(path):
-    os.truncate(path, 2**40)
+    os.truncate(path, 2**36)
     return path
 
 

@@ -267,6 +267,7 @@ def test_only_the_owner_can_read_the_key_and_checkpoints_do_not_hold_it(path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         secret = record_of(path).key
         assert len(secret) == 8
+        assert not any(str(word) in repr(record_of(path)) for word in secret)
         assert not any(str(word) in json.dumps(ledger.checkpoint()) for word in secret)
 
 
@@ -305,6 +306,30 @@ def test_a_ledger_is_open_once(path):
     ):
         privacy.open_ledger(path, PLAN)
     privacy.open_ledger(path, PLAN).close()
+
+
+def test_a_file_that_is_replaced_while_it_is_written_gives_no_keys(path, monkeypatch):
+    write = LedgerFile._write
+
+    def write_and_lose(*arguments):
+        write(*arguments)
+        path.rename(path.with_name("gone"))
+
+    monkeypatch.setattr(LedgerFile, "_write", write_and_lose)
+    with (
+        privacy.open_ledger(path, PLAN) as ledger,
+        pytest.raises(
+            privacy.LedgerError, match="was moved, deleted or replaced while it was open"
+        ),
+    ):
+        ledger.take()
+
+
+def test_a_file_that_others_write_into_gives_no_keys(path):
+    with privacy.open_ledger(path, PLAN) as ledger:
+        path.write_bytes(path.read_bytes()[::-1])
+        with pytest.raises(privacy.LedgerError, match="was changed by somebody else while it was"):
+            ledger.take()
 
 
 def test_a_refused_ledger_is_not_kept_locked(path):

@@ -57,7 +57,7 @@ class Record:
     serial: int
     name: int
     steps: int
-    key: tuple[int, ...]
+    key: tuple[int, ...] = dataclasses.field(repr=False)
     plan: PrivacyPlan
     place: Place | None
     forks: tuple[Fork, ...] = ()
@@ -67,10 +67,8 @@ class Record:
             checks.whole_number(field, getattr(self, field), 0)
         if self.steps > self.plan.steps:
             raise ValueError(f"{self.steps} of {self.plan.steps} steps")
-        if len(self.key) != KEY_WORDS or any(
-            checks.whole_number("key", word, 0) >= 2**32 for word in self.key
-        ):
-            raise ValueError("its key is none")
+        if len(self.key) != KEY_WORDS or not all(map(_is_word, self.key)):
+            raise ValueError(f"key must be {KEY_WORDS} words of 32 bits")  # errors do not show it
 
     def to_page(self) -> bytes:
         """The record as a page of the file."""
@@ -134,6 +132,10 @@ class Record:
 def new_name() -> int:
     """A random identity that fits into an `int32`, as checkpoints may be arrays."""
     return secrets.randbits(31)
+
+
+def _is_word(word: Any) -> bool:
+    return type(word) is int and 0 <= word < 2**32
 
 
 def _make(fields: dict[str, Any]) -> Record:
