@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
+from support.ledgers import recorded_steps
 from support.process import PACKAGE
 
 import bk_jax
@@ -83,7 +83,7 @@ def test_when_a_process_dies_the_others_stop(killed):
 def test_another_number_of_processes_goes_on(killed):
     """The fifth step is spent and lost; four processes take the sixth, from the checkpoint of two."""
     folder, _ = killed
-    assert json.loads((folder / "run.ledger").read_text())["steps"] == 5
+    assert recorded_steps(folder / "run.ledger") == 5
     place = place_of_latest(folder / "checkpoints")
     assert place["steps"] == 4
     four = start(folder, 4, "forfeit")  # tries it without first

@@ -6,6 +6,8 @@ import concurrent.futures
 import contextlib
 import copy
 import dataclasses
+import errno
+import fcntl
 import json
 import os
 import pickle
@@ -18,11 +20,14 @@ import threading
 import jax
 import numpy as np
 import pytest
+from support.ledgers import record_of, recorded_steps
 from support.process import PACKAGE
 
 import bk_jax
 from bk_jax import privacy
-from bk_jax.privacy import durable
+from bk_jax.privacy import ledger_file
+from bk_jax.privacy.ledger_file import LedgerFile
+from bk_jax.privacy.place import Place
 
 PLAN = privacy.PrivacyPlan(
     num_examples=1000, batch_size=100, steps=5, delta=1e-5, noise_multiplier=4, pld_interval=1e-3
@@ -36,10 +41,6 @@ def path(tmp_path):
 
 def words(key):
     return tuple(np.asarray(jax.random.key_data(key)).tolist())
-
-
-def recorded_steps(path):
-    return json.loads(path.read_text())["steps"]
 
 
 def take_all(path, **options):
@@ -153,16 +154,44 @@ def test_starting_over_on_a_used_ledger_is_refused(path):
         privacy.open_ledger(path, PLAN)
 
 
-def test_an_old_copy_of_the_ledger_is_refused(path):
+def put_an_old_copy_back(path):
+    """Into the same file, as `cp` does."""
     with privacy.open_ledger(path, PLAN) as ledger:
         ledger.take()
-        old = path.read_text()
+        old = path.read_bytes()
         ledger.take()
         saved = ledger.checkpoint()
-    path.write_text(old)
+    path.write_bytes(old)
+    return saved
+
+
+def test_old_content_in_the_same_file_does_not_turn_the_count_back(path):
+    saved = put_an_old_copy_back(path)
+    with privacy.open_ledger(path, PLAN, checkpoint=saved) as ledger:
+        assert ledger.take().number == 2
+
+
+def test_where_the_file_system_has_no_attributes_the_checkpoint_tells_an_old_copy(
+    path, monkeypatch
+):
+    def unsupported(*_):
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(os, "setxattr", unsupported)
+    monkeypatch.setattr(os, "getxattr", unsupported)
+    saved = put_an_old_copy_back(path)
     for forfeit in (False, True):
         with pytest.raises(privacy.LedgerError, match="is an old copy"):
             privacy.open_ledger(path, PLAN, checkpoint=saved, forfeit=forfeit)
+
+
+@pytest.mark.parametrize("value", [b"", b"x", b"-1", b"1"])
+def test_an_attribute_of_others_changes_nothing(path, value):
+    with privacy.open_ledger(path, PLAN) as ledger:
+        ledger.take()
+    os.setxattr(path, "user.bk_jax.steps", value)
+    with privacy.open_ledger(path, PLAN, forfeit=True) as ledger:
+        assert ledger.take().number == 1
 
 
 def test_a_lost_ledger_is_refused(path):
@@ -181,7 +210,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         privacy.open_ledger(tmp_path / "b", PLAN, checkpoint=saved)
 
 
-@pytest.mark.parametrize("checkpoint", [{}, {"ledger": 1}, {"ledger": "x", "steps": 0}, 7])
+@pytest.mark.parametrize(
+    "checkpoint",
+    [{}, {"ledger": 1}, {"ledger": "x", "steps": 0}, {"ledger": 1, "steps": float("inf")}, 7],
+)
 def test_what_is_no_checkpoint_is_refused(path, checkpoint):
     privacy.open_ledger(path, PLAN).close()
     with pytest.raises(privacy.LedgerError, match=r"must be what Ledger\.checkpoint\(\) returned"):
@@ -214,11 +246,16 @@ def test_a_new_ledger_needs_a_plan_and_an_old_one_keeps_its_key(path):
         privacy.open_ledger(path, PLAN, key=bk_jax.random.key(0))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "steps": 1}'])
-def test_a_file_that_is_no_ledger_is_refused(path, text):
-    path.write_text(text)
-    with pytest.raises(privacy.LedgerError, match="not a ledger that this version of bk_jax reads"):
-        privacy.open_ledger(path, PLAN)
+def test_a_new_ledger_needs_a_folder(path):
+    with pytest.raises(privacy.LedgerError, match=r"there is no folder .* for a new ledger"):
+        privacy.open_ledger(path / "run.ledger", PLAN)
+
+
+def test_a_path_that_is_too_long_for_a_record_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_file, "place_of", lambda path, _: Place("x" * 4000, 1, 1, 1))
+    with pytest.raises(privacy.LedgerError, match=r"does not fit into the .* under a shorter path"):
+        privacy.open_ledger(tmp_path / "run.ledger", PLAN)
+    assert not list(tmp_path.iterdir())
 
 
 # --- secrets and other processes ------------------------------------------------------------------
@@ -228,9 +265,38 @@ def test_only_the_owner_can_read_the_key_and_checkpoints_do_not_hold_it(path):
     with privacy.open_ledger(path, PLAN) as ledger:
         ledger.take()
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        secret = json.loads(path.read_text())["key"]
+        secret = record_of(path).key
         assert len(secret) == 8
+        assert not any(str(word) in repr(record_of(path)) for word in secret)
         assert not any(str(word) in json.dumps(ledger.checkpoint()) for word in secret)
+
+
+def test_a_copy_that_others_may_read_is_hidden_again(path):
+    privacy.open_ledger(path, PLAN).close()
+    path.chmod(0o644)
+    privacy.open_ledger(path, PLAN).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_ledger_that_others_may_read_and_that_is_not_ours_is_refused(path, monkeypatch):
+    def forbidden(*_):
+        raise PermissionError
+
+    privacy.open_ledger(path, PLAN).close()
+    path.chmod(0o644)
+    monkeypatch.setattr(os, "fchmod", forbidden)
+    with pytest.raises(privacy.LedgerError, match="its owner must run chmod 600 on it"):
+        privacy.open_ledger(path, PLAN)
+
+
+def test_a_file_system_without_locks_is_refused(path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with pytest.raises(privacy.LedgerError, match=r"can not be locked \(No locks available\)"):
+        privacy.open_ledger(path, PLAN)
+    assert not path.exists()
 
 
 def test_a_ledger_is_open_once(path):
@@ -240,6 +306,30 @@ def test_a_ledger_is_open_once(path):
     ):
         privacy.open_ledger(path, PLAN)
     privacy.open_ledger(path, PLAN).close()
+
+
+def test_a_file_that_is_replaced_while_it_is_written_gives_no_keys(path, monkeypatch):
+    write = LedgerFile._write
+
+    def write_and_lose(*arguments):
+        write(*arguments)
+        path.rename(path.with_name("gone"))
+
+    monkeypatch.setattr(LedgerFile, "_write", write_and_lose)
+    with (
+        privacy.open_ledger(path, PLAN) as ledger,
+        pytest.raises(
+            privacy.LedgerError, match="was moved, deleted or replaced while it was open"
+        ),
+    ):
+        ledger.take()
+
+
+def test_a_file_that_others_write_into_gives_no_keys(path):
+    with privacy.open_ledger(path, PLAN) as ledger:
+        path.write_bytes(path.read_bytes()[::-1])
+        with pytest.raises(privacy.LedgerError, match="was changed by somebody else while it was"):
+            ledger.take()
 
 
 def test_a_refused_ledger_is_not_kept_locked(path):
@@ -257,7 +347,7 @@ def test_a_forked_process_gets_no_keys(path, monkeypatch):
 
 def test_threads_get_steps_of_their_own(path, monkeypatch):
     """Writing lets other threads run: here the first waits for a second one, which must not get in."""
-    write, both = privacy.ledger.write_durably, threading.Barrier(2)
+    write, both = LedgerFile._write, threading.Barrier(2)
 
     def write_when_another_is_here(*arguments):
         with contextlib.suppress(threading.BrokenBarrierError):
@@ -265,7 +355,7 @@ def test_threads_get_steps_of_their_own(path, monkeypatch):
         write(*arguments)
 
     with privacy.open_ledger(path, PLAN) as ledger:
-        monkeypatch.setattr(privacy.ledger, "write_durably", write_when_another_is_here)
+        monkeypatch.setattr(LedgerFile, "_write", write_when_another_is_here)
         with concurrent.futures.ThreadPoolExecutor(2) as threads:
             steps = [future.result() for future in [threads.submit(ledger.take) for _ in range(2)]]
     assert {step.number for step in steps} == {0, 1}
@@ -301,33 +391,52 @@ class CrashError(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("call", range(4), ids=["flush file", "replace", "flush folder", "none"])
-def test_a_crash_at_any_point_of_writing_never_loses_a_step_that_was_taken(path, monkeypatch, call):
-    ledger = privacy.open_ledger(path, PLAN)
-    taken = [words(ledger.take().noise_key)]
-    points = []
+def crash(monkeypatch, at, calls):
+    """Lets the process end at one of some system calls, after it has written half of a page."""
 
     def crash_at(name, function):
         def wrapped(*arguments):
-            points.append(name)
-            if len(points) == call + 1:
-                raise CrashError
-            return function(*arguments)
+            if name != at:
+                return function(*arguments)
+            if name == "pwrite":
+                descriptor, page, offset = arguments
+                function(descriptor, page[: len(page) // 2], offset)
+            raise CrashError
 
         return wrapped
 
-    for name in ("fsync", "replace"):
-        monkeypatch.setattr(durable.os, name, crash_at(name, getattr(os, name)))
-    try:
-        taken.append(words(ledger.take().noise_key))
-    except CrashError:
-        assert points == ["fsync", "replace", "fsync"][: call + 1]
+    for name in calls:
+        monkeypatch.setattr(os, name, crash_at(name, getattr(os, name)))
+
+
+@pytest.mark.parametrize("call", ["pwrite", "setxattr", "fsync"])
+def test_a_crash_at_any_point_of_writing_never_loses_a_step_that_was_taken(path, monkeypatch, call):
+    ledger = privacy.open_ledger(path, PLAN)
+    taken = [words(ledger.take().noise_key)]
+    crash(monkeypatch, call, ["pwrite", "setxattr", "fsync"])
+    with pytest.raises(CrashError):
+        ledger.take()
     monkeypatch.undo()
-    ledger.close()
-    assert recorded_steps(path) >= len(taken)
+    with pytest.raises(privacy.LedgerError, match="is closed"):
+        ledger.take()
+    assert recorded_steps(path) == 2
     with privacy.open_ledger(path, PLAN, forfeit=True) as again:
         taken += [words(step.noise_key) for step in again]
-    assert len(set(taken)) == len(taken) <= PLAN.steps
+    assert len(set(taken)) == len(taken) == PLAN.steps - 1
+
+
+@pytest.mark.parametrize("call", ["pwrite", "setxattr", "fsync", "link", "replace"])
+def test_a_crash_while_a_ledger_is_made_leaves_none_or_the_one_before(path, monkeypatch, call):
+    calls = ["pwrite", "setxattr", "fsync", "replace" if call == "replace" else "link"]
+    if call == "replace":
+        privacy.open_ledger(path, PLAN, key=bk_jax.random.key(1)).close()
+    crash(monkeypatch, call, calls)
+    with pytest.raises(CrashError):
+        privacy.open_ledger(path, PLAN, fork=call == "replace")
+    monkeypatch.undo()
+    assert [file.name for file in path.parent.iterdir()] == ["run.ledger"] * (call == "replace")
+    with privacy.open_ledger(path, PLAN) as ledger:
+        assert ledger.take().number == 0
 
 
 ENDLESS = """

@@ -59,6 +59,8 @@ def delta_of_gaussian(sigma, epsilon):
         ({"steps": 0}, ValueError, "steps must be a whole number of at least 1"),
         ({"noise_multiplier": 0.0}, ValueError, "noise_multiplier must be finite and above 0"),
         ({"noise_multiplier": "1"}, TypeError, "noise_multiplier must be a number, got '1'"),
+        ({"noise_multiplier": True}, TypeError, "noise_multiplier must be a number, got True"),
+        ({"noise_multiplier": 10**400}, ValueError, "noise_multiplier must be finite and above 0"),
         ({"l2_clip_norm": math.inf}, ValueError, "l2_clip_norm must be finite"),
         ({"pld_interval": -1.0}, ValueError, "pld_interval must be finite and above 0"),
         ({"max_batch_size": 99}, ValueError, "below the expected batch_size 100"),

@@ -15,6 +15,7 @@ import numpy as np
 import optax
 import pytest
 import rich.console
+from support.ledgers import recorded_steps
 
 import bk_jax
 from bk_jax import privacy, sampling, training
@@ -308,9 +309,9 @@ def test_means_weigh_every_example_once(tmp_path):
 # --- errors ---------------------------------------------------------------------------------------
 
 
-def recorded_steps(folder):
+def steps_in(folder):
     path = folder / "run.ledger"
-    return json.loads(path.read_text())["steps"] if path.exists() else 0
+    return recorded_steps(path) if path.exists() else 0
 
 
 @pytest.mark.parametrize(
@@ -331,7 +332,7 @@ def recorded_steps(folder):
 def test_mistakes_cost_nothing(tmp_path, options, error, message):
     with pytest.raises(error, match=message):
         fit(tmp_path, **options)
-    assert recorded_steps(tmp_path) == 0
+    assert steps_in(tmp_path) == 0
 
 
 def test_params_that_are_not_arrays_are_named(tmp_path):
@@ -343,7 +344,7 @@ def test_params_that_are_not_arrays_are_named(tmp_path):
 def test_an_evaluate_that_fails_loses_nothing(tmp_path):
     with pytest.raises(TypeError, match="evaluate must return a mapping from names to numbers"):
         fit(tmp_path, evaluate=lambda _: 0.5, report_every=2)
-    assert recorded_steps(tmp_path) == 2
+    assert steps_in(tmp_path) == 2
     assert place_of_latest(tmp_path / "checkpoints")["steps"] == 2
 
 
@@ -368,7 +369,7 @@ def test_a_step_that_breaks_off_is_counted_and_must_be_given_up(tmp_path):
     run = {"plan": PLAN, "optimizer": OPTIMIZER, "directory": tmp_path} | quiet
     with pytest.raises(OSError, match="the disk is gone"):
         training.fit(loss_fn, PARAMS, Failing(40), key=KEY, checkpoint_every=1, **run)
-    taken = recorded_steps(tmp_path)
+    taken = steps_in(tmp_path)
     assert 1 < taken < 8
     with pytest.raises(privacy.LedgerError, match=f"{taken} steps on record.*step {taken - 1}"):
         training.fit(loss_fn, PARAMS, Failing(-1), **run)
@@ -378,14 +379,14 @@ def test_a_step_that_breaks_off_is_counted_and_must_be_given_up(tmp_path):
 
 def test_another_optimizer_than_the_checkpoint_is_refused(copied):
     with pytest.raises(ValueError, match=r"at optimizer_state/0/count it has int32\[\]"):
-        fit(copied, optimizer=optax.sgd(0.1))
+        fit(copied, optimizer=optax.sgd(0.1), fork=True)
     with pytest.raises(ValueError, match=r"at optimizer_state/0/trace/b it has nothing"):
         fit(copied, optimizer=optax.sgd(0.1, momentum=0.9))
 
 
 def test_another_plan_than_the_ledger_is_refused(copied):
     with pytest.raises(privacy.LedgerError, match=r"plan differs.*noise_multiplier: 1.0 -> 0.5"):
-        fit(copied, plan=dataclasses.replace(PLAN, noise_multiplier=0.5))
+        fit(copied, plan=dataclasses.replace(PLAN, noise_multiplier=0.5), fork=True)
 
 
 def test_checkpoints_without_their_ledger_are_refused(copied):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import shutil
 import signal
@@ -18,6 +17,8 @@ import numpy as np
 import optax
 import pytest
 import rich.console
+from support.ledgers import recorded_steps
+from support.process import PACKAGE, TESTS
 
 import bk_jax
 from bk_jax import privacy, training
@@ -52,13 +53,13 @@ def kill_before_it_gets_its_name(event, args):
 
 def test_a_killed_run_loses_an_interval_and_counts_every_step(tmp_path):
     folder = tmp_path / "killed"
-    environment = os.environ | {"PYTHONPATH": str(Path(bk_jax.__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{TESTS}"}
     command = [sys.executable, __file__, str(folder)]
     killed = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert json.loads((folder / "run.ledger").read_text())["steps"] == 6
+    assert recorded_steps(folder / "run.ledger") == 6
     assert place_of_latest(folder / "checkpoints")["steps"] == 4
     assert list(folder.glob("checkpoints/6*")), "killed while it was written"
 

@@ -25,8 +25,12 @@ def positive(name: str, value: Any) -> float:
     """`value` as a float above 0 that is neither infinite nor NaN."""
     try:
         number = float(operator.mul(value, 1.0))
+    except OverflowError:
+        number = math.inf
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be a number, got {value!r}.") from error
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be finite and above 0, got {number}.")
     return number

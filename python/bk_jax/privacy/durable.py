@@ -1,10 +1,13 @@
-"""A small file that is always whole: written beside, flushed to the disk, then put in place."""
+"""Small files: written so that they are always whole, and read only if they are files at all."""
 
 from __future__ import annotations
 
-import fcntl
 import os
+import stat
 from pathlib import Path
+
+# What can be raised by taking JSON apart that somebody else may have written.
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 def write_durably(path: Path, text: str) -> None:
@@ -20,10 +23,10 @@ def write_durably(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Makes the new name of a file survive a crash as well."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -32,26 +35,27 @@ def _flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-class Lock:
-    """Held by one process at a time, and given back when that process ends, however it ends."""
+def read_regular(path: Path, limit: int) -> bytes:
+    """The content of a file; `ValueError` if it is none, or has more than `limit` bytes."""
+    with os.fdopen(open_regular(path, os.O_RDONLY, limit), "rb") as file:
+        return file.read(limit)
 
-    def __init__(self, path: Path):
-        self._path = path.with_name(path.name + ".lock")
-        self._descriptor: int | None = None
 
-    def acquire(self) -> bool:
-        """Whether the lock is now held; does not wait."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            return False
-        self._descriptor = descriptor
-        return True
+def open_regular(path: Path, flags: int, limit: int) -> int:
+    """Opens a file after a look at it, since a device never ends, and a pipe waits for a writer."""
+    check_regular(os.stat(path), limit)
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        check_regular(os.fstat(descriptor), limit)
+    except ValueError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
-    def release(self) -> None:
-        """Gives the lock back. Its file stays, or two processes could hold locks on two files."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+
+def check_regular(found: os.stat_result, limit: float) -> None:
+    """`ValueError` if this is not a file, or one with more than `limit` bytes."""
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"it is no regular file, but {stat.filemode(found.st_mode)}")
+    if found.st_size > limit:
+        raise ValueError(f"it has {found.st_size} bytes, and {limit} at most are expected")

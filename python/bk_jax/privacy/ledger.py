@@ -13,9 +13,8 @@ number of the step, which only goes up.
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import os
-import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,9 +24,10 @@ import jax
 import numpy as np
 
 import bk_jax.random
-from bk_jax.privacy.durable import Lock, write_durably
+from bk_jax.privacy import opening
+from bk_jax.privacy.ledger_file import LedgerFile, create_file, open_file
 from bk_jax.privacy.privacy_plan import PrivacyPlan
-from bk_jax.privacy.record import LedgerError, Record
+from bk_jax.privacy.record import LedgerError
 
 NOISE, SAMPLING = 0, 1  # folded into the secret key first: two uses that have nothing in common
 
@@ -46,6 +46,7 @@ def open_ledger(
     *,
     checkpoint: Mapping[str, Any] | None = None,
     forfeit: bool = False,
+    fork: bool = False,
     key: jax.Array | None = None,
 ) -> Ledger:
     """Opens the ledger of a run, or starts one, and keeps other processes out until it is closed.
@@ -58,6 +59,10 @@ def open_ledger(
         Needed for a ledger that has steps. If the ledger has gone further than the checkpoint, the
         steps in between have been paid for and may have been seen, so they can not be taken again.
       forfeit: go on in that case: those steps count, and the run has that many fewer left.
+      fork: go on in a copy of a ledger, which is refused otherwise: two copies would hand out the same
+        keys. The steps on record stay counted, and all keys from here on are new ones. What the
+        original spends after the copy was made is not counted here, and adds. A ledger that was moved
+        to another disk or restored from a backup is a copy; one that was renamed is not.
       key: the secret key of a new ledger, a key of `bk_jax.random`; default: a new one from the
         operating system. A key that others know makes the run not private.
 
@@ -76,38 +81,44 @@ def open_ledger(
     bk_jax.privacy.record.LedgerError: ... has 3 steps on record, but the checkpoint was made at step 0.
     ...
     """
-    path = Path(path).resolve()  # one file, one lock, whatever names lead to it
-    lock = Lock(path)
-    if not lock.acquire():
-        raise LedgerError(
-            f"{path} is open in another process, which hands out the same keys. End that process first."
-        )
-    try:
-        record = _load(path, plan, key) if path.exists() else _start(path, plan, key, checkpoint)
-        _check_checkpoint(path, record, checkpoint, forfeit)
-    except BaseException:
-        lock.release()
-        raise
-    return Ledger(path, record, lock)
+    where = Path(os.path.realpath(path))  # one file, whatever names lead to it
+    file = open_file(where)
+    if file is None:
+        opening.check_nothing_to_continue(where, checkpoint, fork)
+        return Ledger(opening.start(where, plan, key))
+    with contextlib.ExitStack() as held:
+        held.callback(file.close)
+        if key is not None:
+            raise LedgerError(
+                f"{where} has a key already; a key can only be given to a new ledger."
+            )
+        if not fork:
+            opening.check_place(file)
+        opening.check_plan(where, file.record, plan)
+        opening.check_checkpoint(where, file.record, checkpoint, forfeit)
+        if fork:
+            return Ledger(create_file(where, file.record.forked, replace=True))
+        held.pop_all()
+    return Ledger(file)
 
 
 class Ledger:
     """An open ledger, made by `open_ledger`. Iterating takes the steps that are left."""
 
-    def __init__(self, path: Path, record: Record, lock: Lock):
-        self._path, self._record, self._lock = path, record, lock
+    def __init__(self, file: LedgerFile):
+        self._file = file
         self._owner: int | None = os.getpid()
         self._turn = threading.Lock()
 
     @property
     def plan(self) -> PrivacyPlan:
         """The plan that this ledger was started with."""
-        return self._record.plan
+        return self._file.record.plan
 
     @property
     def steps(self) -> int:
         """How many steps have been paid for; also the number of the next one."""
-        return self._record.steps
+        return self._file.record.steps
 
     def epsilon(self) -> float:
         """What has been spent so far, at the plan's delta."""
@@ -115,7 +126,7 @@ class Ledger:
 
     def checkpoint(self) -> dict[str, Any]:
         """What to save beside the model: two plain integers, nothing secret."""
-        return {"ledger": self._record.name, "steps": self.steps}
+        return {"ledger": self._file.record.name, "steps": self.steps}
 
     def take(self, number: int | None = None) -> Step:
         """Records the next step on disk, and only then hands out its keys; threads take turns.
@@ -125,19 +136,22 @@ class Ledger:
         """
         self._check_owner()
         with self._turn:
+            self._check_owner()
             self._check_next(number)
-            following = self.steps
-            ahead = dataclasses.replace(self._record, steps=following + 1)
-            write_durably(self._path, ahead.to_json())
-            self._record = ahead
-        return Step(following, *_step_keys(np.asarray(ahead.key, np.uint32), np.uint32(following)))
+            try:
+                following = self._file.add_step()
+            except BaseException:  # opening it again finds out how far the writing came
+                self._release()
+                raise
+        secret = np.asarray(self._file.record.key, np.uint32)
+        return Step(following, *_step_keys(secret, np.uint32(following)))
 
     def _check_owner(self) -> None:
         if self._owner is None:
-            raise LedgerError(f"{self._path} is closed; open_ledger opens it again.")
+            raise LedgerError(f"{self._file.path} is closed; open_ledger opens it again.")
         if self._owner != os.getpid():
             raise LedgerError(
-                f"{self._path} was opened before this process was forked, and its parent hands out "
+                f"{self._file.path} was opened before this process was forked, and its parent hands out "
                 "the same keys. Take steps in one process only."
             )
 
@@ -159,12 +173,19 @@ class Ledger:
 
     def close(self) -> None:
         """Lets other processes open the ledger."""
+        if self._owner in (None, os.getpid()):
+            with self._turn:
+                self._release()
+        else:  # forked: the lock is the parent's, and so is the turn
+            self._file.close(unlock=False)
+
+    def _release(self) -> None:
         self._owner = None
-        self._lock.release()
+        self._file.close()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise LedgerError(
-            f"{self._path} can not be copied or pickled: a copy would hand out the same keys. "
+            f"{self._file.path} can not be copied or pickled: a copy would hand out the same keys. "
             "Save Ledger.checkpoint() beside the model, and open the file again."
         )
 
@@ -180,73 +201,3 @@ def _step_keys(secret: jax.Array, number: jax.Array) -> list[jax.Array]:
     root = jax.random.wrap_key_data(secret, impl=bk_jax.random.CHACHA20)
     uses = [jax.random.fold_in(root, use) for use in (NOISE, SAMPLING)]
     return [jax.random.fold_in(use, number) for use in uses]
-
-
-def _start(
-    path: Path, plan: PrivacyPlan | None, key: Any, checkpoint: Mapping[str, Any] | None
-) -> Record:
-    """A new ledger, on disk before anything is taken from it."""
-    if checkpoint is not None:
-        raise LedgerError(
-            f"there is no ledger at {path}, but a checkpoint of one was given. What was spent after the "
-            "checkpoint is known to the ledger alone: copy that file along with the checkpoint."
-        )
-    if plan is None:
-        raise LedgerError(f"there is no ledger at {path}; a new one needs a plan.")
-    secret = bk_jax.random.key() if key is None else key
-    if not bk_jax.random.is_chacha(secret):
-        raise TypeError(
-            f"key must be a key of bk_jax.random, with 256 bits, got {secret.dtype}. Leave it out to "
-            "get one from the operating system."
-        )
-    words = tuple(int(word) for word in np.asarray(jax.random.key_data(secret)))
-    record = Record(name=secrets.randbits(31), steps=0, key=words, plan=plan)
-    write_durably(path, record.to_json())
-    return record
-
-
-def _load(path: Path, plan: PrivacyPlan | None, key: Any) -> Record:
-    record = Record.from_json(path.read_text(encoding="utf-8"), path)
-    if key is not None:
-        raise LedgerError(f"{path} has a key already; a key can only be given to a new ledger.")
-    if plan is not None and plan != record.plan:
-        saved, new = dataclasses.asdict(record.plan), dataclasses.asdict(plan)
-        differing = [f"{k}: {saved[k]} -> {new[k]}" for k in saved if saved[k] != new[k]]
-        raise LedgerError(
-            f"the plan differs from the one that {path} was started with ({', '.join(differing)}). What "
-            "has been spent was spent under that plan: leave plan out to go on with it."
-        )
-    return record
-
-
-def _check_checkpoint(
-    path: Path, record: Record, checkpoint: Mapping[str, Any] | None, forfeit: bool
-) -> None:
-    """The model must stand where the ledger stands, or its owner gives up the steps in between."""
-    reached = 0 if checkpoint is None else _steps_at(path, record, checkpoint)
-    if reached > record.steps:
-        raise LedgerError(
-            f"{path} has {record.steps} steps on record, but the checkpoint was made at step {reached}: "
-            "the file is an old copy, and its next keys have been used. Restore the newest one."
-        )
-    if reached < record.steps and not forfeit:
-        made = f"the checkpoint was made at step {reached}"
-        made = "no checkpoint was given" if checkpoint is None else made
-        raise LedgerError(
-            f"{path} has {record.steps} steps on record, but {made}. The steps in between are spent and "
-            "their keys used: pass forfeit=True to go on without them, or start a new ledger elsewhere, "
-            "whose epsilon then adds to this one's."
-        )
-
-
-def _steps_at(path: Path, record: Record, checkpoint: Mapping[str, Any]) -> int:
-    """How far this ledger was when the checkpoint was made."""
-    try:
-        name, steps = int(checkpoint["ledger"]), int(checkpoint["steps"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise LedgerError(
-            f"checkpoint must be what Ledger.checkpoint() returned, got {checkpoint!r}."
-        ) from error
-    if name != record.name:
-        raise LedgerError(f"the checkpoint belongs to another ledger than {path}.")
-    return steps

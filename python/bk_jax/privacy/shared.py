@@ -32,6 +32,7 @@ def open_shared_ledger(
     *,
     checkpoint: Mapping[str, Any] | None = None,
     forfeit: bool = False,
+    fork: bool = False,
     key: jax.Array | None = None,
 ) -> SharedLedger:
     """`open_ledger` for all processes of `jax.distributed`, called by all of them at the same time.
@@ -42,7 +43,9 @@ def open_shared_ledger(
     ledger, error = None, None
     if jax.process_index() == 0:
         try:
-            ledger = open_ledger(path, plan, checkpoint=checkpoint, forfeit=forfeit, key=key)
+            ledger = open_ledger(
+                path, plan, checkpoint=checkpoint, forfeit=forfeit, fork=fork, key=key
+            )
         except BaseException as problem:  # the others wait for an answer
             error = problem
     record = (ledger.checkpoint()["ledger"], ledger.steps) if ledger else (0, 0)

@@ -6,15 +6,19 @@ process that is killed leaves the one before. It holds nothing secret; the ledge
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from bk_jax._extras import require
+from bk_jax.privacy.durable import check_regular
 
 KEPT = 2  # the last one, and the one before in case the machine lost power while writing
+PLACE_LIMIT = 2**16  # bytes of two numbers in JSON, with room to spare
 
 
 def place_of_latest(folder: Path) -> Mapping[str, Any] | None:
@@ -26,8 +30,10 @@ def place_of_latest(folder: Path) -> Mapping[str, Any] | None:
         latest = manager.latest_step()
         if latest is None:
             return None
-        restored = manager.restore(latest, args=ocp.args.Composite(ledger=ocp.args.JsonRestore()))
-    place: Mapping[str, Any] = restored["ledger"]
+        with _reading(folder / str(latest)) as checkpoint:
+            check_regular((checkpoint / "ledger" / "metadata").stat(), PLACE_LIMIT)
+            only_place = ocp.args.Composite(ledger=ocp.args.JsonRestore())
+            place: Mapping[str, Any] = manager.restore(latest, args=only_place)["ledger"]
     return place
 
 
@@ -59,20 +65,22 @@ class Checkpoints:
             return like
         args = self._ocp.args
         shapes = jax.tree_util.tree_map(self._ocp.utils.to_shape_dtype_struct, like)
-        self._check(latest, shapes)
-        restored = self._manager.restore(
-            latest, args=args.Composite(state=args.StandardRestore(shapes))
-        )
-        return restored["state"]
+        with _reading(self._folder / str(latest)):
+            saved = _shapes(self._manager.item_metadata(latest)["state"])
+            if not saved:
+                raise ValueError("it does not say what it holds")
+        self._check(saved, _shapes(shapes))
+        with _reading(self._folder / str(latest)):
+            whole = args.Composite(state=args.StandardRestore(shapes))
+            return self._manager.restore(latest, args=whole)["state"]
 
     def close(self) -> None:
         """Ends the work of orbax."""
         self._manager.close()
 
-    def _check(self, latest: int, expected: Any) -> None:
+    def _check(self, saved: Mapping[str, str], given: Mapping[str, str]) -> None:
         """The model and the optimizer must be those of the checkpoint."""
-        saved = _shapes(self._manager.item_metadata(latest)["state"])
-        for path, shape in (given := _shapes(expected)).items():
+        for path, shape in given.items():
             if saved.get(path) != shape:
                 raise self._differs(path, saved.get(path, "nothing"), shape)
         for path in sorted(saved.keys() - given.keys()):
@@ -84,6 +92,22 @@ class Checkpoints:
             f"has {saved}, but the arguments have {given}. Pass those that the run was started with, or "
             "start a new run in another directory, whose epsilon then adds to this one's."
         )
+
+
+@contextlib.contextmanager
+def _reading(checkpoint: Path) -> Iterator[Path]:
+    """Whatever goes wrong becomes one error; devices and pipes are not read at all."""
+    try:
+        for path in checkpoint.rglob("*"):
+            if not path.is_dir():
+                check_regular(path.stat(), math.inf)
+        yield checkpoint
+    except Exception as error:
+        raise ValueError(
+            f"the checkpoint {checkpoint} can not be read ({type(error).__name__}: {error}). No step is "
+            "lost to the accounting. To go on from the checkpoint before, if there is one, delete this "
+            "folder and pass forfeit=True."
+        ) from error
 
 
 def _manager(folder: Path, **options: Any) -> Any:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bk_jax.privacy.durable import write_durably
+from bk_jax.privacy.durable import MALFORMED, read_regular, write_durably
 
 NOTE = "loss, clipped and nonfinite are computed from the training data without noise: not private"
+LIMIT = 2**27  # bytes: half a million points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +61,24 @@ def load(path: Path, steps: int) -> list[Point]:
     """The points up to `steps`, where the model stands that the run goes on from."""
     if not path.exists():
         return []
-    fields = json.loads(path.read_text(encoding="utf-8"))["points"]
-    points = [Point(**_nan_for_null(point)) for point in fields]
+    try:
+        points = _points(json.loads(read_regular(path, LIMIT).decode()))
+    except MALFORMED as error:
+        raise ValueError(
+            f"{path} is not a history that fit wrote ({error}). The run itself does not need it: move "
+            "it away to go on without the points so far."
+        ) from error
     return [point for point in points if point.step <= steps]
+
+
+def _points(content: dict[str, Any]) -> list[Point]:
+    points = [Point(**_nan_for_null(fields)) for fields in content["points"]]
+    for point in points:
+        numbers = dataclasses.asdict(point)
+        numbers |= numbers.pop("metrics")
+        if not all(isinstance(number, int | float) for number in numbers.values()):
+            raise ValueError(f"{numbers} are not all numbers")
+    return points
 
 
 def _null_for_nan(fields: dict[str, Any]) -> dict[str, Any]:

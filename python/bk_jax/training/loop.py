@@ -59,6 +59,7 @@ def fit(
     report_every: int | None = None,
     stop_at_epsilon: float | None = None,
     forfeit: bool = False,
+    fork: bool = False,
     plot: bool = True,
     key: jax.Array | None = None,
     console: Any = None,
@@ -88,6 +89,8 @@ def fit(
       report_every: steps between reports; default: some 25 reports in a run.
       stop_at_epsilon: ends the run before the step that would spend more than this.
       forfeit: goes on although the ledger has steps that no checkpoint has, see above.
+      fork: goes on in a copy of a run's directory: with new keys, and with the steps that the original
+        had spent, see `bk_jax.privacy.open_ledger`.
       plot: whether to draw `progress.png`.
       key: secret key of a new ledger, for runs that can be repeated, which are not private if others
         know it. A run that goes on keeps the key that it has.
@@ -129,7 +132,8 @@ def fit(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         place = place_of_latest(folder / "checkpoints")
-        ledger = stack.enter_context(_open(folder / "run.ledger", plan, place, forfeit, key))
+        told = {"checkpoint": place, "forfeit": forfeit, "fork": fork}
+        ledger = stack.enter_context(_open(folder / "run.ledger", plan, key, **told))
         checkpoints = stack.enter_context(contextlib.closing(Checkpoints(folder / "checkpoints")))
         progress = stack.enter_context(Progress(limit, ledger.steps, console))
         points = history.load(folder / "history.json", 0 if place is None else place["steps"])
@@ -164,9 +168,8 @@ def steps_within(plan: PrivacyPlan, epsilon: float | None) -> int:
     return count
 
 
-def _open(path: Path, plan: PrivacyPlan, place: Any, forfeit: bool, key: Any) -> Ledger:
-    new = not path.exists()
-    return open_ledger(path, plan, checkpoint=place, forfeit=forfeit, key=key if new else None)
+def _open(path: Path, plan: PrivacyPlan, key: Any, **told: Any) -> Ledger:
+    return open_ledger(path, plan, key=None if path.exists() else key, **told)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""The two pages of a ledger's file, and which record they give.
+
+Records are numbered and written in turn, so of two whole pages the later one counts. If one page is
+damaged, say because the machine lost power while it was written, the other one is at most one step
+behind: the record is read as if that step had been taken. Everything else is one error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from bk_jax.privacy.record import PAGE, LedgerError, Record
+
+SIZE = 2 * PAGE
+
+
+def first_pages(record: Record) -> bytes:
+    """The content of a file that begins with this record."""
+    first, second = (dataclasses.replace(record, serial=serial) for serial in (0, 1))
+    return first.to_page() + second.to_page()
+
+
+def offset_of(record: Record) -> int:
+    """Where the page of a record is."""
+    return PAGE * (record.serial % 2)
+
+
+def newest(path: Path, content: bytes) -> Record:
+    """The record that the content of a file gives; `LedgerError` if there is none to rely on."""
+    try:
+        if content.startswith(b"{"):
+            return Record.from_first_format(content)
+        if len(content) != SIZE:
+            raise ValueError(f"it has {len(content)} bytes instead of {SIZE}")
+        return _newest_of_two(content)
+    except ValueError as error:
+        raise damaged(path, str(error)) from error
+
+
+def damaged(path: Path, why: str) -> LedgerError:
+    """What is wrong with a file, and what can be done."""
+    return LedgerError(
+        f"{path} can not be relied on as a ledger ({why}): nobody knows what has been spent. What is "
+        "safe: put the newest good copy of the file back and pass fork=True, and add what was spent "
+        "after that copy; or count the whole plan as spent, and start a new ledger under another path. "
+        "Starting over as if nothing had been spent is not."
+    )
+
+
+def _newest_of_two(content: bytes) -> Record:
+    records, problems = [], []
+    for offset in (0, PAGE):
+        try:
+            record = Record.from_page(content[offset : offset + PAGE])
+            if offset_of(record) != offset:
+                raise ValueError("a record in the other one's page")
+            records.append(record)
+        except ValueError as problem:
+            problems.append(problem)
+    if not records:
+        raise ValueError(str(problems[0]))
+    last = max(records, key=lambda record: record.serial)
+    if problems:
+        return dataclasses.replace(last, steps=min(last.steps + 1, last.plan.steps))
+    if abs(records[0].serial - records[1].serial) != 1:
+        raise ValueError("two records that do not follow one another")
+    return last
