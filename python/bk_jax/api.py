@@ -22,6 +22,7 @@ from bk_jax.microbatch import in_microbatches
 from bk_jax.noise import add_noise
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.plan import Plan, make_plan
+from bk_jax.relations import CHANGED, relation_name
 from bk_jax.routes import force_routes
 from bk_jax.sites import find_sites
 from bk_jax.trace import (
@@ -330,28 +331,23 @@ class DPValueAndGrad:
         jax.eval_shape(prepare, arrays_of(args), kwargs)
         return explanations[0]
 
-    def sensitivity(self, neighboring_relation: Any = None) -> Any:
+    def sensitivity(self, neighboring_relation: Any = "add_or_remove_one") -> Any:
         """How far one example can move the noiseless result, in Euclidean norm.
 
         Args:
-          neighboring_relation: one of `dp_accounting.NeighboringRelation`; the default is adding or
-            removing one example. Replacing one by another counts twice.
+          neighboring_relation: one of `dp_accounting.NeighboringRelation` or its name, such as
+            `plan.neighboring_relation`. Replacing one example by another counts twice.
 
         >>> import bk_jax
         >>> grad_fn = bk_jax.dp_value_and_grad(lambda w, x: 0.0, l2_clip_norm=3.0, normalize_by=2.0)
         >>> grad_fn.sensitivity()
         1.5
+        >>> grad_fn.sensitivity("replace_one")
+        3.0
         """
         norms = tuple(jax.tree_util.tree_leaves(self.l2_clip_norm))
         bound = Clipping(norms, (), self.clipping).sensitivity() / self.normalize_by
-        name = getattr(neighboring_relation, "name", "ADD_OR_REMOVE_ONE")
-        factors = {"ADD_OR_REMOVE_ONE": 1, "REPLACE_SPECIAL": 1, "REPLACE_ONE": 2}
-        if name not in factors:
-            raise ValueError(
-                f"unknown neighboring relation {neighboring_relation!r}; expected one of "
-                f"{sorted(factors)} of dp_accounting.NeighboringRelation."
-            )
-        return factors[name] * bound
+        return CHANGED[relation_name(neighboring_relation)] * bound
 
 
 def _padding(is_padding_example: Any, size: int) -> jax.Array:

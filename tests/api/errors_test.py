@@ -1,7 +1,6 @@
 """Every error message, and that there is none without a test."""
 
 import ast
-import functools
 import re
 import traceback
 from pathlib import Path
@@ -15,7 +14,7 @@ from support.models import linear_loss
 import bk_jax
 
 PACKAGE = Path(bk_jax.__file__).parent
-MODULES = ["api.py", "clip.py", "methods.py", "routes.py", "validate.py"]
+MODULES = ["api.py", "clip.py", "methods.py", "relations.py", "routes.py", "validate.py"]
 
 W = np.ones((3, 2), np.float32)
 X = np.ones((4, 3), np.float32)
@@ -151,9 +150,9 @@ CASES = {
     ),
     "unknown relation": (
         ValueError,
-        "unknown neighboring relation <Relation.OTHER: 1>; expected one of ['ADD_OR_REMOVE_ONE', "
-        "'REPLACE_ONE', 'REPLACE_SPECIAL'] of dp_accounting.NeighboringRelation.",
-        lambda: make()().sensitivity(_relation()),
+        "neighboring_relation must be one of 'add_or_remove_one', 'replace_one', 'replace_special' in "
+        "any case, or a dp_accounting.NeighboringRelation; got 'replace'.",
+        lambda: make()().sensitivity("replace"),
     ),
     # argument numbers
     "negative argument number": (
@@ -347,13 +346,6 @@ CASES = {
         call({"a": W, "b": W}, X, loss=joined, routes={"a": "ghost", "b": "store"}),
     ),
 }  # fmt: skip
-
-
-@functools.cache
-def _relation():
-    import enum
-
-    return enum.Enum("Relation", ["OTHER"]).OTHER
 
 
 RAISED = {}  # case -> the statement that it ended in
