@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bk_jax.paths import leaf_names
+
 CLIPPING_NAMES = ("abadi", "automatic", "normalize", "indicator")
 
 
@@ -161,13 +163,12 @@ def split_aux(out: Any) -> tuple[Any, Any]:
 
 def batch_size(batch: Any) -> int:
     """All arrays of the batch must share their leading axis, which is the number of examples."""
-    with_paths, _ = jax.tree_util.tree_flatten_with_path(batch)
-    if not with_paths:
+    arrays = jax.tree_util.tree_leaves(batch)
+    if not arrays:
         raise ValueError("the batch has no arrays; batch_argnums names an argument without leaves.")
     sizes = {}
-    for path, array in with_paths:
-        name = jax.tree_util.keystr(path, simple=True, separator="/") or "batch"
-        shape = np.shape(array)
+    for path, array in zip(leaf_names(batch), arrays, strict=True):
+        name, shape = path or "batch", np.shape(array)
         if not shape:
             raise ValueError(
                 f"batch array {name!r} is a scalar; each array of the batch needs a leading axis with "
