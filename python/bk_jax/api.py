@@ -19,6 +19,7 @@ from bk_jax.manual import Manual, check_loss, check_noise, vary
 from bk_jax.manual import find as find_manual
 from bk_jax.methods import Method, get_method
 from bk_jax.microbatch import in_microbatches
+from bk_jax.model_state import refuse_state
 from bk_jax.noise import add_noise
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.plan import Plan, make_plan
@@ -233,6 +234,7 @@ class DPValueAndGrad:
         prng = () if signature.prng_argnum is None else (signature.prng_argnum,)
         validate.argument_count(len(args), (*signature.argnums, *signature.batch_argnums, *prng))
         parameters = flatten_parameters(args, signature.argnums)
+        refuse_state([args[i] for i in signature.argnums])
         batch = tuple(jax.tree_util.tree_map(jnp.asarray, args[i]) for i in signature.batch_argnums)
         size = validate.batch_size(batch[0] if len(batch) == 1 else batch)
         keys = jax.random.split(args[prng[0]], size) if prng else None

@@ -2,7 +2,8 @@
 
     {"a": {"b": x}, "a/b": y}       a/b, 'a/b'
 
-A key is quoted where it would be taken for several, and only there: libraries use slashes in keys.
+A key is quoted where it would be taken for several, and only there: libraries use slashes in keys. What
+Flax puts around an array (`.value`) has no part in its path, so `"*/kernel"` means the same everywhere.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 
 import jax
 
+from bk_jax.boxes import boxes
+
 
 def leaf_names(tree: Any) -> list[str]:
     """The path of every leaf of a tree, in order.
@@ -21,8 +24,7 @@ def leaf_names(tree: Any) -> list[str]:
     >>> leaf_names({"dense": {"bias": 0, "kernel": 1}, "layers": [2]})
     ['dense/bias', 'dense/kernel', 'layers/0']
     """
-    with_paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    words = [[jax.tree_util.keystr((key,), simple=True) for key in path] for path, _ in with_paths]
+    words = _words(tree)
     names = ["/".join(each) for each in words]
     count = collections.Counter(names)
     return distinct(
@@ -31,6 +33,20 @@ def leaf_names(tree: Any) -> list[str]:
             for name, each in zip(names, words, strict=True)
         ]
     )
+
+
+def _words(tree: Any) -> list[list[str]]:
+    """The keys on the way to every leaf, without the entries of boxes around arrays."""
+    with_paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    boxed = boxes(tree)
+    return [
+        [
+            jax.tree_util.keystr((k,), simple=True)
+            for i, k in enumerate(path)
+            if path[:i] not in boxed
+        ]
+        for path, _ in with_paths
+    ]
 
 
 def _quoted(key: str) -> str:

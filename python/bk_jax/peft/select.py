@@ -20,8 +20,7 @@ def biases(path: str, leaf: Any) -> bool:
     >>> [biases(path, None) for path in ("dense/bias", "dense/kernel", "linear/b", "norm/offset")]
     [True, False, True, True]
     """
-    words = [word for word in path.split("/") if word != "value"]  # nnx may end paths with it
-    return words[-1] in BIAS_NAMES
+    return path.rsplit("/", maxsplit=1)[-1] in BIAS_NAMES
 
 
 def selected(leaves: Sequence[Leaf], match: Match) -> tuple[int, ...]:
