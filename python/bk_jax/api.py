@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from bk_jax import validate
 from bk_jax.clip import Clipping, ClippingFunction, make_clipping
 from bk_jax.clipped_sum import ClippedSum, Task, clipped_sum
+from bk_jax.derivatives import refuse_derivatives
 from bk_jax.explain import Explanation, make_explanation
 from bk_jax.manual import Manual, check_loss, check_noise, vary
 from bk_jax.manual import find as find_manual
@@ -215,6 +216,7 @@ class DPValueAndGrad:
     ) -> Any:
         """Computes the value and the private gradient; see `dp_value_and_grad`."""
         validate.key_given(key, self.noise_multiplier)
+        args, kwargs = refuse_derivatives((args, kwargs))
         parameters, batch, size = self._arguments(args)
         manual = find_manual(jax.tree_util.tree_leaves(batch))
         if key is not None:
@@ -243,7 +245,8 @@ class DPValueAndGrad:
 
     def _clipping(self, parameters: Parameters) -> Clipping:
         tree = parameters.treedef.children()[0] if self.single else parameters.treedef
-        return make_clipping(self.l2_clip_norm, self.clipping, tree, parameters.trainable)
+        clip_norms = refuse_derivatives(self.l2_clip_norm)
+        return make_clipping(clip_norms, self.clipping, tree, parameters.trainable)
 
     def _prepare(
         self,
@@ -297,7 +300,8 @@ class DPValueAndGrad:
         sums = [manual.add_up(total) for total in sums]
         if key is not None:
             with jax.named_scope("bk.noise"):
-                sums = add_noise(sums, key, self.noise_multiplier * clipping.sensitivity(), manual)
+                stddev = refuse_derivatives(self.noise_multiplier) * clipping.sensitivity()
+                sums = add_noise(sums, key, stddev, manual)
         scaled = [
             (total / self.normalize_by).astype(self.dtype or leaf.dtype)
             for total, leaf in zip(sums, parameters.trainable_leaves(), strict=True)
