@@ -18,6 +18,7 @@ from bk_jax.derivatives import refuse_derivatives
 from bk_jax.explain import Explanation, make_explanation
 from bk_jax.manual import Manual, check_loss, check_noise, vary
 from bk_jax.manual import find as find_manual
+from bk_jax.mesh_check import check_mesh
 from bk_jax.methods import Method, get_method
 from bk_jax.microbatch import in_microbatches
 from bk_jax.model_state import refuse_state
@@ -216,6 +217,7 @@ class DPValueAndGrad:
     ) -> Any:
         """Computes the value and the private gradient; see `dp_value_and_grad`."""
         validate.key_given(key, self.noise_multiplier)
+        check_mesh(args, kwargs)
         args, kwargs = refuse_derivatives((args, kwargs))
         parameters, batch, size = self._arguments(args)
         manual = find_manual(jax.tree_util.tree_leaves(batch))

@@ -113,16 +113,27 @@ def key_given(key: Any, noise_multiplier: Any) -> None:
 def parameter_leaf(name: str, array: Any) -> None:
     """A parameter must be an array of real numbers."""
     try:
-        dtype = jax.typeof(array).dtype
+        aval = jax.typeof(array)
     except TypeError as error:
         raise TypeError(
             f"parameter {name!r} is a {type(array).__name__}, not an array. Keep what is not an array "
             "out of the differentiated argument, for example with functools.partial."
         ) from error
-    if jnp.issubdtype(dtype, jnp.complexfloating):
+    known_sizes(f"parameter {name!r}", aval.shape)
+    if jnp.issubdtype(aval.dtype, jnp.complexfloating):
         raise TypeError(
-            f"parameter {name!r} is {dtype}: complex parameters are not supported. Store the real and "
-            "the imaginary part as two real parameters."
+            f"parameter {name!r} is {aval.dtype}: complex parameters are not supported. Store the real "
+            "and the imaginary part as two real parameters."
+        )
+
+
+def known_sizes(what: str, shape: Sequence[Any]) -> None:
+    """Sizes must be numbers, not symbols of `jax.export`."""
+    if not all(isinstance(size, int) for size in shape):
+        raise ValueError(
+            f"{what} has the shape ({', '.join(map(str, shape))}), but routes and custom calls are "
+            "chosen by sizes, which must be numbers. Export one program for each size; batches of "
+            "different lengths fit in one, padded to one length and marked by is_padding_example."
         )
 
 
@@ -174,6 +185,7 @@ def batch_size(batch: Any) -> int:
                 f"batch array {name!r} is a scalar; each array of the batch needs a leading axis with "
                 "one entry per example. Pass what all examples share as another argument."
             )
+        known_sizes(f"batch array {name!r}", shape)
         sizes[name] = shape[0]
     if len(set(sizes.values())) != 1:
         listing = ", ".join(f"{name}: {size}" for name, size in sizes.items())

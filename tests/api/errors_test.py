@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -38,6 +39,16 @@ def call(*args, loss=dense, key=None, is_padding_example=None, **options):
         return grad_fn(*args, key=key, is_padding_example=is_padding_example)
 
     return run
+
+
+def call_with(w):
+    """A call of the transform as a function of the batch."""
+    return lambda x: bk_jax.dp_value_and_grad(dense, noise_multiplier=0.0)(w, x)
+
+
+def symbolic(sizes):
+    """A batch whose sizes are not known."""
+    return jax.ShapeDtypeStruct(jax.export.symbolic_shape(sizes), np.float32)
 
 
 def traced_clip_norm(value):
@@ -222,6 +233,13 @@ CASES = {
         "number for each subtree); got PyTreeDef({'a': *}) for parameters "
         "PyTreeDef({'a': *, 'b': *}).",
         call({"a": W, "b": W}, X, loss=joined, l2_clip_norm={"a": 1.0}),
+    ),
+    "symbolic size": (
+        ValueError,
+        "batch array 'batch' has the shape (b, 3), but routes and custom calls are chosen by sizes, "
+        "which must be numbers. Export one program for each size; batches of different lengths fit in one, "
+        "padded to one length and marked by is_padding_example.",
+        lambda: jax.eval_shape(call_with(W), symbolic("b, 3")),
     ),
     # the loss
     "loss is a vector": (
