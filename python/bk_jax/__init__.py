@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from bk_jax import ops, random
     from bk_jax._diagnose import diagnose
     from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
+    from bk_jax.exporting import register_custom_calls
     from bk_jax.overhead import tax
     from bk_jax.program.shared_data import BatchSizedConstantWarning
 
@@ -25,6 +26,7 @@ __all__ = [
     "dp_value_and_grad",
     "ops",
     "random",
+    "register_custom_calls",
     "tax",
 ]
 
@@ -37,6 +39,7 @@ _FUNCTIONS = {
     "clipped_value_and_grad": "api",
     "diagnose": "_diagnose",
     "dp_value_and_grad": "api",
+    "register_custom_calls": "exporting",
     "tax": "overhead",
 }
 _MODULES = ("ops", "random")

@@ -17,6 +17,8 @@ from jax.extend import random as jex_random
 from jax.extend import source_info_util
 from jax.extend.core import primitives
 
+from bk_jax.sources import Frame, describe
+
 prims: Any = primitives
 Jaxpr = jex_core.Jaxpr
 ClosedJaxpr = jex_core.ClosedJaxpr
@@ -96,8 +98,19 @@ def bind(eqn: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def source_line(eqn: Any) -> str:
-    """The user's source line of an equation, as `file.py:12 (function)`."""
-    return source_info_util.summarize(eqn.source_info)
+    """The user's source line of an equation, and the library's: see `bk_jax.sources`."""
+    return describe(_frames(eqn.source_info.traceback))
+
+
+def _frames(traceback: Any) -> Iterator[Frame]:
+    """Where an equation was traced, innermost first, without JAX and what asks JAX to be left out."""
+    from jax._src import source_info_util as internal
+
+    codes, instructions = traceback.raw_frames() if traceback else ((), ())
+    for code, instruction in zip(codes, instructions, strict=True):
+        if internal.is_user_filename(code.co_filename):
+            found = internal.raw_frame_to_frame(code, instruction)
+            yield Frame(found.file_name, found.start_line, found.function_name)
 
 
 def name_stack(eqn: Any) -> str:

@@ -19,8 +19,10 @@ from bk_jax.planning.methods import Method, get_method
 from bk_jax.planning.plan import Plan, make_plan
 from bk_jax.planning.routes import force_routes
 from bk_jax.program.call import Call, read_call, trace_call
+from bk_jax.program.derivatives import refuse_derivatives
 from bk_jax.program.sites import find_sites
 from bk_jax.program.trace import Parameters, Signature, Traced, arrays_of, merge_arrays
+from bk_jax.relations import CHANGED, relation_name
 from bk_jax.sharding.manual import Manual, check_noise
 from bk_jax.sharding.manual import find as find_manual
 from bk_jax.sharding.varying import vary
@@ -283,7 +285,8 @@ class DPValueAndGrad:
 
     def _clipping(self, parameters: Parameters) -> Clipping:
         tree = parameters.treedef.children()[0] if self.single else parameters.treedef
-        return make_clipping(self.l2_clip_norm, self.clipping, tree, parameters.trainable)
+        clip_norms = refuse_derivatives(self.l2_clip_norm)
+        return make_clipping(clip_norms, self.clipping, tree, parameters.trainable)
 
     def _clipped_sums(self, call: Call, is_padding_example: Any) -> ClippedSums:
         parameters, manual = call.parameters, call.manual
@@ -311,7 +314,8 @@ class DPValueAndGrad:
         real = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
         totals = [leaves[i] for i in real]
         if key is not None:
-            stddev = self.noise_multiplier * self._clip_sensitivity()
+            sigma = refuse_derivatives(self.noise_multiplier)
+            stddev = sigma * self._clip_sensitivity()
             with jax.named_scope("bk.noise"):
                 totals = add_noise(totals, key, stddev, manual)
         dtypes = [jax.typeof(leaf).dtype for leaf in jax.tree_util.tree_leaves(like)]
@@ -342,27 +346,25 @@ class DPValueAndGrad:
         jax.eval_shape(prepare, arrays_of(args), kwargs)
         return explanations[0]
 
-    def sensitivity(self, neighboring_relation: Any = None) -> Any:
+    def sensitivity(self, neighboring_relation: Any = "add_or_remove_one") -> Any:
         """How far one example can move the noiseless result, in Euclidean norm.
 
         Args:
-          neighboring_relation: one of `dp_accounting.NeighboringRelation`; the default is adding or
-            removing one example. Replacing one by another counts twice.
+          neighboring_relation: one of `dp_accounting.NeighboringRelation` or its name, such as
+            `plan.neighboring_relation`. Replacing one example by another counts twice.
 
         >>> import bk_jax
         >>> grad_fn = bk_jax.dp_value_and_grad(lambda w, x: 0.0, l2_clip_norm=3.0, normalize_by=2.0)
         >>> grad_fn.sensitivity()
         1.5
+        >>> grad_fn.sensitivity("replace_one")
+        3.0
         """
-        bound = self._clip_sensitivity() / self.normalize_by
-        name = getattr(neighboring_relation, "name", "ADD_OR_REMOVE_ONE")
-        factors = {"ADD_OR_REMOVE_ONE": 1, "REPLACE_SPECIAL": 1, "REPLACE_ONE": 2}
-        if name not in factors:
-            raise ValueError(
-                f"unknown neighboring relation {neighboring_relation!r}; expected one of "
-                f"{sorted(factors)} of dp_accounting.NeighboringRelation."
-            )
-        return factors[name] * bound
+        return (
+            CHANGED[relation_name(neighboring_relation)]
+            * self._clip_sensitivity()
+            / self.normalize_by
+        )
 
     def _clip_sensitivity(self) -> Any:
         """How far one example can move the clipped sum, before it is divided."""

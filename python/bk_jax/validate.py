@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bk_jax.ops.clip_factor import CLIPPING_NAMES
+from bk_jax.paths import leaf_names
 
 # Keyword arguments of a private gradient, and what they are.
 OWN_OPTIONS = {"key": "the key of the noise", "is_padding_example": "rows that do not count"}
@@ -146,16 +147,27 @@ def key_given(key: Any, noise_multiplier: Any) -> None:
 def parameter_leaf(name: str, array: Any) -> None:
     """A parameter must be an array of real numbers."""
     try:
-        dtype = jax.typeof(array).dtype
+        aval = jax.typeof(array)
     except TypeError as error:
         raise TypeError(
             f"parameter {name!r} is a {type(array).__name__}, not an array. Keep what is not an array "
             "out of the differentiated argument, for example with functools.partial."
         ) from error
-    if jnp.issubdtype(dtype, jnp.complexfloating):
+    known_sizes(f"parameter {name!r}", aval.shape)
+    if jnp.issubdtype(aval.dtype, jnp.complexfloating):
         raise TypeError(
-            f"parameter {name!r} is {dtype}: complex parameters are not supported. Store the real and "
-            "the imaginary part as two real parameters."
+            f"parameter {name!r} is {aval.dtype}: complex parameters are not supported. Store the real "
+            "and the imaginary part as two real parameters."
+        )
+
+
+def known_sizes(what: str, shape: Sequence[Any]) -> None:
+    """Sizes must be numbers, not symbols of `jax.export`."""
+    if not all(isinstance(size, int) for size in shape):
+        raise ValueError(
+            f"{what} has the shape ({', '.join(map(str, shape))}), but routes and custom calls are "
+            "chosen by sizes, which must be numbers. Export one program for each size; batches of "
+            "different lengths fit in one, padded to one length and marked by is_padding_example."
         )
 
 
@@ -196,18 +208,18 @@ def split_aux(out: Any) -> tuple[Any, Any]:
 
 def batch_size(batch: Any) -> int:
     """All arrays of the batch must share their leading axis, which is the number of examples."""
-    with_paths, _ = jax.tree_util.tree_flatten_with_path(batch)
-    if not with_paths:
+    arrays = jax.tree_util.tree_leaves(batch)
+    if not arrays:
         raise ValueError("the batch has no arrays; batch_argnums names an argument without leaves.")
     sizes = {}
-    for path, array in with_paths:
-        name = jax.tree_util.keystr(path, simple=True, separator="/") or "batch"
-        shape = np.shape(array)
+    for path, array in zip(leaf_names(batch), arrays, strict=True):
+        name, shape = path or "batch", np.shape(array)
         if not shape:
             raise ValueError(
                 f"batch array {name!r} is a scalar; each array of the batch needs a leading axis with "
                 "one entry per example. Pass what all examples share as another argument."
             )
+        known_sizes(f"batch array {name!r}", shape)
         sizes[name] = shape[0]
     if len(set(sizes.values())) != 1:
         listing = ", ".join(f"{name}: {size}" for name, size in sizes.items())

@@ -1,12 +1,12 @@
 """Every error message, and that there is none without a test."""
 
 import ast
-import functools
 import re
 import traceback
 from pathlib import Path
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,7 +15,14 @@ from support.models import linear_loss
 import bk_jax
 
 PACKAGE = Path(bk_jax.__file__).parent
-MODULES = ["api.py", "clip.py", "planning/methods.py", "planning/routes.py", "validate.py"]
+MODULES = [
+    "api.py",
+    "clip.py",
+    "planning/methods.py",
+    "planning/routes.py",
+    "relations.py",
+    "validate.py",
+]
 
 W = np.ones((3, 2), np.float32)
 X = np.ones((4, 3), np.float32)
@@ -39,6 +46,16 @@ def call(*args, loss=dense, key=None, is_padding_example=None, **options):
         return grad_fn(*args, key=key, is_padding_example=is_padding_example)
 
     return run
+
+
+def call_with(w):
+    """A call of the transform as a function of the batch."""
+    return lambda x: bk_jax.dp_value_and_grad(dense, noise_multiplier=0.0)(w, x)
+
+
+def symbolic(sizes):
+    """A batch whose sizes are not known."""
+    return jax.ShapeDtypeStruct(jax.export.symbolic_shape(sizes), np.float32)
 
 
 def traced_clip_norm(value):
@@ -151,9 +168,9 @@ CASES = {
     ),
     "unknown relation": (
         ValueError,
-        "unknown neighboring relation <Relation.OTHER: 1>; expected one of ['ADD_OR_REMOVE_ONE', "
-        "'REPLACE_ONE', 'REPLACE_SPECIAL'] of dp_accounting.NeighboringRelation.",
-        lambda: make()().sensitivity(_relation()),
+        "neighboring_relation must be one of 'add_or_remove_one', 'replace_one', 'replace_special' in "
+        "any case, or a dp_accounting.NeighboringRelation; got 'replace'.",
+        lambda: make()().sensitivity("replace"),
     ),
     # argument numbers
     "negative argument number": (
@@ -223,6 +240,13 @@ CASES = {
         "number for each subtree); got PyTreeDef({'a': *}) for parameters "
         "PyTreeDef({'a': *, 'b': *}).",
         call({"a": W, "b": W}, X, loss=joined, l2_clip_norm={"a": 1.0}),
+    ),
+    "symbolic size": (
+        ValueError,
+        "batch array 'batch' has the shape (b, 3), but routes and custom calls are chosen by sizes, "
+        "which must be numbers. Export one program for each size; batches of different lengths fit in one, "
+        "padded to one length and marked by is_padding_example.",
+        lambda: jax.eval_shape(call_with(W), symbolic("b, 3")),
     ),
     # the loss
     "loss is a vector": (
@@ -367,13 +391,6 @@ CASES = {
         make(dtype=jnp.int32),
     ),
 }  # fmt: skip
-
-
-@functools.cache
-def _relation():
-    import enum
-
-    return enum.Enum("Relation", ["OTHER"]).OTHER
 
 
 RAISED = {}  # case -> the statement that it ended in

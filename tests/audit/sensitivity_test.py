@@ -149,7 +149,7 @@ def test_a_bound_is_a_number_from_zero_on(bound):
 
 def test_unknown_relations_are_refused():
     with pytest.raises(
-        ValueError, match="unknown relation 'ADD'; expected one of ADD_OR_REMOVE_ONE"
+        ValueError, match=r"relation must be one of 'add_or_remove_one', .*; got 'ADD'"
     ):
         assert_sensitivity(correct, PARAMS, BATCH, bound=1.0, relation="ADD")
 

@@ -12,11 +12,12 @@ PACKAGE = Path(__file__).resolve().parents[2] / "python" / "bk_jax"
 
 # From the bottom up; what stands in one line does not import each other.
 LAYERS = (
-    ("_compat", "_extras", "hlo"),
+    ("_compat", "_extras", "boxes", "relations", "hlo"),
+    ("paths",),
     ("sharding",),
     ("_native",),
     ("ops",),
-    ("validate", "random", "_diagnose"),
+    ("validate", "random", "_diagnose", "exporting"),
     ("clip", "noise"),
     ("program",),
     ("planning",),

@@ -144,7 +144,7 @@ def test_numpy_parameters_may_be_looked_up_in():
         ("dense/bias", True),
         ("linear/b", True),
         ("norm/offset", True),
-        ("layers/0/bias/value", True),
+        ("layers/0/bias", True),
         ("bias/kernel", False),
         ("dense/scale", False),
         ("biased", False),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,9 +20,9 @@ from bk_jax.audit.subject import AuditError, Subject
 from bk_jax.ops.chacha import KEY_WORDS
 from bk_jax.program.shared_data import BatchSizedConstantWarning
 from bk_jax.program.trace import Signature
+from bk_jax.relations import relation_name
 
 NUM_KEYS = 32
-RELATIONS = ("ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL")
 
 
 class Report(NamedTuple):
@@ -109,7 +108,7 @@ def assert_sensitivity(
         `shared_argnames`.
       **options: of `dp_value_and_grad`, for a loss.
     """
-    declared = _declared(fun, bound, noise_stddev, _name(relation), options)
+    declared = _declared(fun, bound, noise_stddev, relation_name(relation, "relation"), options)
     count, shared = declared.batch_arguments, declared.shared
     subject = Subject(declared.grad_fn, params, batch, kwargs or {}, padding, count, shared)
     if subject.size == 0:
@@ -129,13 +128,6 @@ def _fixed_keys() -> list[jax.Array]:
     """Keys for a test that repeats itself; made without compiling anything."""
     words = np.random.default_rng(0).integers(2**32, size=(NUM_KEYS, KEY_WORDS), dtype=np.uint32)
     return [jax.random.wrap_key_data(row, impl=random.CHACHA20) for row in words]
-
-
-def _name(relation: Any) -> str:
-    name = getattr(relation, "name", relation)
-    if name not in RELATIONS:
-        raise ValueError(f"unknown relation {relation!r}; expected one of {', '.join(RELATIONS)}.")
-    return str(name)
 
 
 def _declared(
@@ -159,8 +151,7 @@ def _declared(
         fun = dp_value_and_grad(fun, **{"noise_multiplier": 0.0, **options})
     elif options:
         raise TypeError(f"options {sorted(options)} belong to a loss; this function has its own.")
-    replace_one = types.SimpleNamespace(name="REPLACE_ONE")
-    bounds = {"ADD_OR_REMOVE_ONE": fun.sensitivity(), "REPLACE_ONE": fun.sensitivity(replace_one)}
+    bounds = {name.upper(): fun.sensitivity(name) for name in ("add_or_remove_one", "replace_one")}
     stddev = float(fun.noise_multiplier) * float(fun.sensitivity())
     return _Declared(
         _no_closures(jax.jit(fun)),
@@ -211,7 +202,7 @@ def _check_is_loss(fun: Any) -> None:
 def _bounds(bound: float, relation: str) -> dict[str, float]:
     if math.isnan(bound) or bound < 0:
         raise ValueError(f"bound must be at least 0, got {bound}.")
-    if relation == "REPLACE_ONE":
+    if relation == "replace_one":
         return {"REPLACE_ONE": bound}
     return {"ADD_OR_REMOVE_ONE": bound, "REPLACE_ONE": 2 * bound}
 

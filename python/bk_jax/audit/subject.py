@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bk_jax import validate
+from bk_jax.paths import leaf_names
 from bk_jax.program.shared_data import batch_sized_leaves
 
 
@@ -114,8 +115,7 @@ class Subject:
 
     def paths(self) -> list[str]:
         """The names of the parameters, in the order of `leaves`."""
-        with_paths, _ = jax.tree_util.tree_flatten_with_path(self.params)
-        return [jax.tree_util.keystr(p, simple=True, separator="/") for p, _ in with_paths]
+        return leaf_names(self.params)
 
     def rounding_unit(self, key: Any) -> float:
         """The largest relative rounding error of a number of the result."""

@@ -100,9 +100,14 @@ def _owner(argument: Instruction) -> str:
 
 
 def _is_named(argument: Instruction, layer: str) -> bool:
-    """Whether `params['stem']['kernel'].value` is `stem/kernel/value`."""
-    words, path = re.findall(r"\w+", argument.op_name), re.findall(r"\w+", layer)
-    return bool(path) and words[-len(path) :] == path
+    """Whether `params['stem']['kernel']` is `stem/kernel`; `.value` is the box of Flax around it."""
+    path = re.findall(r"\w+", layer)
+    ends = [re.findall(r"\w+", name) for name in (argument.op_name, _unboxed(argument.op_name))]
+    return bool(path) and any(words[-len(path) :] == path for words in ends)
+
+
+def _unboxed(name: str) -> str:
+    return name.removesuffix(".value")
 
 
 def _whole(module: Module) -> Iterator[Instruction]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bk_jax.paths import matching
 from bk_jax.program.trace import Leaf
 
 Match = str | Sequence[str] | Callable[[str, Any], bool]
@@ -20,8 +20,7 @@ def biases(path: str, leaf: Any) -> bool:
     >>> [biases(path, None) for path in ("dense/bias", "dense/kernel", "linear/b", "norm/offset")]
     [True, False, True, True]
     """
-    words = [word for word in path.split("/") if word != "value"]  # nnx may end paths with it
-    return words[-1] in BIAS_NAMES
+    return path.rsplit("/", maxsplit=1)[-1] in BIAS_NAMES
 
 
 def selected(leaves: Sequence[Leaf], match: Match) -> tuple[int, ...]:
@@ -30,12 +29,9 @@ def selected(leaves: Sequence[Leaf], match: Match) -> tuple[int, ...]:
         found = [i for i, leaf in enumerate(leaves) if match(leaf.path, leaf)]
         return tuple(_at_least_one(found, "the function given as match selects", leaves))
     patterns = [match] if isinstance(match, str) else list(match)
+    paths = [leaf.path for leaf in leaves]
     hits = [
-        _at_least_one(
-            [i for i, leaf in enumerate(leaves) if fnmatch.fnmatchcase(leaf.path, pattern)],
-            f"pattern {pattern!r} matches",
-            leaves,
-        )
+        _at_least_one(matching(pattern, paths), f"pattern {pattern!r} matches", leaves)
         for pattern in patterns
     ]
     return tuple(sorted({i for found in hits for i in found}))

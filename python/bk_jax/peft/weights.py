@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _compat
+from bk_jax.paths import distinct
 from bk_jax.peft.select import Match, selected
 from bk_jax.planning.methods import get_method
 from bk_jax.planning.plan import Block, Plan, make_plan
@@ -122,11 +123,14 @@ def _other_uses(plan: Plan, leaves: Sequence[Leaf]) -> dict[str, str]:
 def _named(blocks: Sequence[Block], leaves: Sequence[Leaf]) -> list[Weight]:
     """Weights in program order; parts of one leaf are numbered."""
     names = ["+".join(leaves[i].path for i in block.leaves) for block in blocks]
-    weights = []
-    for index, (name, block) in enumerate(zip(names, blocks, strict=True)):
-        part = f"[{names[:index].count(name)}]" if names.count(name) > 1 else ""
-        weights.append(Weight(name + part, block, leaves[block.leaves[0]].dtype))
-    return weights
+    numbered = [
+        f"{name}[{names[:index].count(name)}]" if names.count(name) > 1 else name
+        for index, name in enumerate(names)
+    ]
+    return [
+        Weight(name, block, leaves[block.leaves[0]].dtype)
+        for name, block in zip(distinct(numbered), blocks, strict=True)
+    ]
 
 
 def _check_floating(leaves: Sequence[Leaf]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 import math
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import numpy as np
 
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.explain_table import Cells, html_table, narrow_table, wide_table
 from bk_jax.planning.flops import count_flops
 from bk_jax.planning.plan import Block, Plan
 from bk_jax.planning.routes import ALLOWED
@@ -68,12 +68,15 @@ class Explanation:
         """The table as JSON."""
         return json.dumps(dataclasses.asdict(self), indent=1)
 
+    def table(self, wide: bool = False) -> str:
+        """The table as text in at most 120 columns; `wide`: with sizes, and nothing cut off."""
+        return (wide_table if wide else narrow_table)(self._cells(), self._closing())
+
     def __str__(self) -> str:
-        cells = [_HEADER, *(_cells(row) for row in self.rows)]
-        widths = [max(len(line[i]) for line in cells) for i in range(len(_HEADER))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells]
-        lines.insert(1, "-" * len(lines[0]))
-        return "\n".join([line.rstrip() for line in lines] + self._closing())
+        return self.table()
+
+    def _cells(self) -> list[Cells]:
+        return [_cells(row) for row in self.rows]
 
     def _closing(self) -> list[str]:
         total = (
@@ -84,38 +87,24 @@ class Explanation:
         return [total, *(f"warning: {text}" for text in self.warnings)]
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in _HEADER)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>"
-            for row in self.rows
-        )
-        closing = "".join(f"<p>{html.escape(line)}</p>" for line in self._closing())
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{closing}"
+        return html_table(self._cells(), self._closing())
 
 
-_HEADER = [
-    "parameter",
-    "shape",
-    "kind",
-    "N",
-    "T",
-    "d",
-    "p",
-    "route",
-    "extra flop",
-    "share",
-    "why",
-    "used at",
-]
-
-
-def _cells(row: Row) -> list[str]:
-    sizes = [str(v) for v in (row.n, row.t, row.d, row.p)]
-    flops = _si(row.extra_flops[row.route]) if row.route in row.extra_flops else "0"
-    uses = ", ".join(row.uses)
-    shape = "x".join(map(str, row.shape)) or "scalar"
-    share = f"{100 * row.share:.1f}%"
-    return [row.path, shape, row.kind, *sizes, row.route, flops, share, row.why, uses]
+def _cells(row: Row) -> Cells:
+    """A row of the table, by the names of its columns."""
+    return {
+        "parameter": row.path,
+        "shape": "x".join(map(str, row.shape)) or "scalar",
+        "kind": row.kind,
+        **{
+            name: str(size) for name, size in zip("NTdp", (row.n, row.t, row.d, row.p), strict=True)
+        },
+        "route": row.route,
+        "extra flop": _si(row.extra_flops[row.route]) if row.route in row.extra_flops else "0",
+        "share": f"{100 * row.share:.1f}%",
+        "why": row.why,
+        "used at": ", ".join(row.uses),
+    }
 
 
 def _si(value: float) -> str:
@@ -192,7 +181,7 @@ def _warnings(rows: Sequence[Row]) -> tuple[str, ...]:
     for row in rows:
         if row.route == "leaf" and row.p * 4 >= EXPENSIVE_LEAF_BYTES:
             out.append(
-                f"{row.path} ({'x'.join(map(str, row.shape))}) is tapped whole, which keeps "
-                f"{_si(row.extra_bytes['leaf'])}B per batch: {row.why}"
+                f"{row.path or 'the parameter'} ({'x'.join(map(str, row.shape))}) is tapped whole, "
+                f"which keeps {_si(row.extra_bytes['leaf'])}B per batch: {row.why}"
             )
     return tuple(out)

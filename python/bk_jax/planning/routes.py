@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 from collections.abc import Mapping, Sequence
 
+from bk_jax.paths import matching
 from bk_jax.planning.methods import ROUTES
 from bk_jax.program.trace import Leaf
 
@@ -65,7 +65,7 @@ def force_routes(patterns: Mapping[str, str] | None, leaves: Sequence[Leaf]) -> 
             raise ValueError(
                 f"route {route!r} of pattern {pattern!r} is not one of {', '.join(ROUTES)}."
             )
-        matched = [i for i, path in enumerate(paths) if fnmatch.fnmatchcase(path, pattern)]
+        matched = matching(pattern, paths)
         if not matched:
             raise ValueError(
                 f"route pattern {pattern!r} matches no parameter; "

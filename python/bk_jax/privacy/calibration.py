@@ -29,7 +29,7 @@ def plan(
     l2_clip_norm: float = 1.0,
     max_batch_size: int | str | None = None,
     accountant: str = "pld",
-    neighboring_relation: str = "add_or_remove_one",
+    neighboring_relation: Any = "add_or_remove_one",
 ) -> PrivacyPlan:
     """The plan with the least noise whose epsilon is at most `target_epsilon`.
 

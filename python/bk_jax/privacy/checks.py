@@ -7,7 +7,6 @@ import operator
 from typing import Any
 
 ACCOUNTANTS = ("pld", "rdp")
-RELATIONS = ("add_or_remove_one", "replace_one", "replace_special")
 
 
 def whole_number(name: str, value: Any, least: int) -> int:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from bk_jax.privacy import accounting, checks
+from bk_jax.relations import relation_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,8 @@ class PrivacyPlan:
         epsilon and is accounted for.
       accountant: `"pld"` (tight) or `"rdp"`, both of `dp_accounting`.
       neighboring_relation: what one record does between two data sets that must look alike:
-        `"add_or_remove_one"`, `"replace_one"` or `"replace_special"` (by an empty record).
+        `"add_or_remove_one"`, `"replace_one"` or `"replace_special"` (by an empty record), or one of
+        `dp_accounting.NeighboringRelation`; the name is kept.
       pld_interval: grid of the `"pld"` accountant. A coarse one is quick and only overstates epsilon.
     """
 
@@ -45,7 +47,7 @@ class PrivacyPlan:
     l2_clip_norm: float = 1.0
     max_batch_size: int | None = None
     accountant: str = "pld"
-    neighboring_relation: str = "add_or_remove_one"
+    neighboring_relation: Any = "add_or_remove_one"
     pld_interval: float = 1e-4
 
     def __post_init__(self) -> None:
@@ -60,12 +62,12 @@ class PrivacyPlan:
             "noise_multiplier": checks.positive("noise_multiplier", self.noise_multiplier),
             "l2_clip_norm": checks.positive("l2_clip_norm", self.l2_clip_norm),
             "pld_interval": checks.positive("pld_interval", self.pld_interval),
+            "neighboring_relation": relation_name(self.neighboring_relation),
         }
         if truncated:
             checked["max_batch_size"] = checks.max_batch_size(self.max_batch_size, batch_size)
         checks.choice("accountant", self.accountant, checks.ACCOUNTANTS)
-        checks.choice("neighboring_relation", self.neighboring_relation, checks.RELATIONS)
-        checks.supported(self.accountant, self.neighboring_relation, truncated)
+        checks.supported(self.accountant, checked["neighboring_relation"], truncated)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

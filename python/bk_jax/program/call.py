@@ -10,11 +10,14 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import validate
+from bk_jax.program.derivatives import refuse_derivatives
 from bk_jax.program.isolation import check_collectives, isolate
+from bk_jax.program.model_state import refuse_state
 from bk_jax.program.shared_data import check_shared, warn_constants
 from bk_jax.program.trace import Parameters, Signature, Traced, flatten_parameters, trace_loss
 from bk_jax.sharding import manual as manual_axes
 from bk_jax.sharding.manual import Manual
+from bk_jax.sharding.mesh_check import check_mesh
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +53,11 @@ def read_call(
     kwargs: Mapping[str, Any],
 ) -> Call:
     """Checks the arguments and sorts them by their roles."""
+    check_mesh(args, kwargs)
+    args, kwargs = refuse_derivatives((args, dict(kwargs)))
     validate.argument_count(len(args), signature.roles)
     parameters = flatten_parameters(args, signature.argnums)
+    refuse_state([args[i] for i in signature.argnums])
     batch = tuple(jax.tree_util.tree_map(jnp.asarray, args[i]) for i in signature.batch_argnums)
     size = validate.batch_size(batch[0] if len(batch) == 1 else batch)
     check_shared(loss_fn, signature, args, kwargs, size)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _compat, validate
+from bk_jax.paths import leaf_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,13 +109,11 @@ class Traced:
 
 def flatten_parameters(args: Sequence[Any], argnums: Sequence[int]) -> Parameters:
     """Flattens the parameter arguments and names every leaf."""
-    with_paths, treedef = jax.tree_util.tree_flatten_with_path(tuple(args[i] for i in argnums))
-    leaves = []
-    for key_path, array in with_paths:
-        path = key_path[1:] if len(argnums) == 1 else key_path
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        leaves.append(_describe(name, array))
-    return Parameters(tuple(leaves), tuple(array for _, array in with_paths), treedef)
+    chosen = tuple(args[i] for i in argnums)
+    names = leaf_names(chosen[0] if len(chosen) == 1 else chosen)
+    arrays, treedef = jax.tree_util.tree_flatten(chosen)
+    leaves = tuple(_describe(name, array) for name, array in zip(names, arrays, strict=True))
+    return Parameters(leaves, tuple(arrays), treedef)
 
 
 def _describe(name: str, array: Any) -> Leaf:

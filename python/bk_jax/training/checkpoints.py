@@ -6,6 +6,7 @@ process that is killed leaves the one before. It holds nothing secret; the ledge
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ import jax
 from bk_jax._extras import require
 from bk_jax.privacy.durable import check_regular
 
+Keys = tuple[str, ...]  # the way to an array
 KEPT = 2  # the last one, and the one before in case the machine lost power while writing
 PLACE_LIMIT = 2**16  # bytes of two numbers in JSON, with room to spare
 
@@ -52,6 +54,7 @@ class Checkpoints:
 
     def save(self, state: Any, place: Mapping[str, Any]) -> None:
         """Writes a checkpoint, unless there is one of this step."""
+        _check_names(state)
         if self._manager.latest_step() == place["steps"]:
             return
         args = self._ocp.args
@@ -60,6 +63,7 @@ class Checkpoints:
 
     def restore(self, like: Any) -> Any:
         """The newest state, in the shapes, types and shardings of `like`; `like` if there is none."""
+        _check_names(like)
         latest = self._manager.latest_step()
         if latest is None:
             return like
@@ -80,17 +84,18 @@ class Checkpoints:
 
     def _check(self, saved: Mapping[str, str], given: Mapping[str, str]) -> None:
         """The model and the optimizer must be those of the checkpoint."""
-        for path, shape in given.items():
-            if saved.get(path) != shape:
-                raise self._differs(path, saved.get(path, "nothing"), shape)
-        for path in sorted(saved.keys() - given.keys()):
-            raise self._differs(path, saved[path], "nothing")
+        for keys, shape in given.items():
+            if saved.get(keys) != shape:
+                raise self._differs(keys, saved.get(keys, "nothing"), shape)
+        for keys in sorted(saved.keys() - given.keys()):
+            raise self._differs(keys, saved[keys], "nothing")
 
-    def _differs(self, path: str, saved: Any, given: Any) -> ValueError:
+    def _differs(self, keys: Keys, saved: Any, given: Any) -> ValueError:
         return ValueError(
-            f"the checkpoint in {self._folder} was made with another model or optimizer: at {path} it "
-            f"has {saved}, but the arguments have {given}. Pass those that the run was started with, or "
-            "start a new run in another directory, whose epsilon then adds to this one's."
+            f"the checkpoint in {self._folder} was made with another model or optimizer: at "
+            f"{'/'.join(keys)} it has {saved}, but the arguments have {given}. Pass those that the run "
+            "was started with, or start a new run in another directory, whose epsilon then adds to this "
+            "one's."
         )
 
 
@@ -122,11 +127,23 @@ def _manager(folder: Path, **options: Any) -> Any:
     )
 
 
-def _shapes(tree: Any) -> dict[str, str]:
-    """Path -> type and shape. Metadata names tuple entries as dictionaries do, so names alone count."""
+def _shapes(tree: Any) -> dict[Keys, str]:
+    """Keys -> type and shape. Metadata names tuple entries as dictionaries do, so names alone count."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {_name(path): f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves}
+    return {_keys(path): f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves}
 
 
-def _name(path: Any) -> str:
-    return "/".join(jax.tree_util.keystr((entry,), simple=True) for entry in path)
+def _keys(path: Any) -> Keys:
+    return tuple(jax.tree_util.keystr((entry,), simple=True) for entry in path)
+
+
+def _check_names(tree: Any) -> None:
+    """Orbax joins keys by dots, and of two arrays with one name it returns one twice."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    names = collections.Counter(".".join(_keys(path)) for path, _ in leaves)
+    for name, count in names.items():
+        if count > 1:
+            raise ValueError(
+                f"two arrays of the parameters or of the optimizer are {name!r} to orbax, which writes "
+                "checkpoints: one would be lost. Rename a key that has a dot in it."
+            )

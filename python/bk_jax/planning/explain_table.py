@@ -1,0 +1,94 @@
+"""The table of an explanation: narrow for a terminal, wide with everything, and for a notebook.
+
+A row is a dictionary from the names of columns to text. The narrow table leaves out the sizes, which
+the reason repeats where they matter, shows the user's own file and line alone, and cuts what does not
+fit; the wide one has it all.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import textwrap
+from collections.abc import Sequence
+
+WIDTH = 120
+WIDE = ["parameter", "shape", "kind", "N", "T", "d", "p", "route", "extra flop", "share", "why"]
+WIDE += ["used at"]
+NARROW = [name for name in WIDE if name not in ("N", "T", "d", "p")]
+HINT = "more columns, and every line in full: .table(wide=True)"
+
+_LONGEST = {"parameter": 34, "shape": 14}  # of the narrow table
+_PLACES = 30  # what there is room for at least, for where something is used
+_LIBRARY = re.compile(r" > \S+:\d+")
+_FOLDERS = re.compile(r"[^\s()]*/(?=[^/\s()]+:\d+)")
+_OUTER_FUNCTIONS = re.compile(r"[^\s()]*<locals>\.")
+_REASON_AND_PLACE = re.compile(r"(used by .*?) at (\S+:\d+ .*)")
+
+Cells = dict[str, str]
+
+
+def wide_table(rows: Sequence[Cells], closing: Sequence[str]) -> str:
+    """Everything, in lines as long as they are."""
+    return "\n".join([*_lines(WIDE, rows), *closing])
+
+
+def narrow_table(rows: Sequence[Cells], closing: Sequence[str]) -> str:
+    """What fits in `WIDTH` columns."""
+    short = [_narrow(row) for row in rows]
+    others = [name for name in NARROW if name not in ("why", "used at")]
+    room = WIDTH - 2 - sum(_longest(name, short) + 2 for name in others)
+    where = min(_longest("used at", short), max(_PLACES, room - _longest("why", short)))
+    for row in short:
+        row["why"], row["used at"] = _cut(row["why"], room - where), _cut(row["used at"], where)
+    below = [textwrap.fill(text, WIDTH, subsequent_indent="  ") for text in closing]
+    return "\n".join([*_lines(NARROW, short), *below, HINT])
+
+
+def html_table(rows: Sequence[Cells], closing: Sequence[str]) -> str:
+    """Everything, for a notebook."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in WIDE)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(row[name])}</td>" for name in WIDE) + "</tr>"
+        for row in rows
+    )
+    below = "".join(f"<p>{html.escape(line)}</p>" for line in closing)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
+def _header() -> Cells:
+    return {name: name for name in WIDE}
+
+
+def _longest(column: str, rows: Sequence[Cells]) -> int:
+    return max(len(row[column]) for row in (_header(), *rows))
+
+
+def _lines(columns: Sequence[str], rows: Sequence[Cells]) -> list[str]:
+    table = [[row[name] for name in columns] for row in (_header(), *rows)]
+    widths = [_longest(name, rows) for name in columns]
+    lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in table]
+    lines.insert(1, "-" * len(lines[0]))
+    return [line.rstrip() for line in lines]
+
+
+def _narrow(row: Cells) -> Cells:
+    why, where = _own_lines(row["why"]), _own_lines(row["used at"])
+    if not where and (said := _REASON_AND_PLACE.fullmatch(why)):
+        why, where = said.groups()
+    cut = {name: _cut(row[name], longest, end=True) for name, longest in _LONGEST.items()}
+    return {**row, **cut, "why": why, "used at": where}
+
+
+def _own_lines(text: str) -> str:
+    """`model.py:31 (f)` of `folder/model.py:31 (outer.<locals>.f) > library/linear.py:422`."""
+    for left_out in (_LIBRARY, _FOLDERS, _OUTER_FUNCTIONS):
+        text = left_out.sub("", text)
+    return text
+
+
+def _cut(text: str, longest: int, end: bool = False) -> str:
+    """At most `longest` characters: the first ones, or those at the end."""
+    if len(text) <= longest:
+        return text
+    return "…" + text[len(text) - longest + 1 :] if end else text[: longest - 1] + "…"
