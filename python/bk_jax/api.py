@@ -360,11 +360,8 @@ class DPValueAndGrad:
         >>> grad_fn.sensitivity("replace_one")
         3.0
         """
-        return (
-            CHANGED[relation_name(neighboring_relation)]
-            * self._clip_sensitivity()
-            / self.normalize_by
-        )
+        changed = CHANGED[relation_name(neighboring_relation)]
+        return changed * (self._clip_sensitivity() / self.normalize_by)
 
     def _clip_sensitivity(self) -> Any:
         """How far one example can move the clipped sum, before it is divided."""

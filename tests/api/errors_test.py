@@ -244,8 +244,8 @@ CASES = {
     "symbolic size": (
         ValueError,
         "batch array 'batch' has the shape (b, 3), but routes and custom calls are chosen by sizes, "
-        "which must be numbers. Export one program for each size; batches of different lengths fit in one, "
-        "padded to one length and marked by is_padding_example.",
+        "which must be numbers. Export one program for each size; batches of different lengths fit in "
+        "one, padded to one length and marked by is_padding_example.",
         lambda: jax.eval_shape(call_with(W), symbolic("b, 3")),
     ),
     # the loss

@@ -12,8 +12,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "python" / "bk_jax"
 
 # From the bottom up; what stands in one line does not import each other.
 LAYERS = (
-    ("_compat", "_extras", "boxes", "relations", "hlo"),
-    ("paths",),
+    ("_extras", "boxes", "relations", "sources", "hlo"),
+    ("_compat", "paths"),
     ("sharding",),
     ("_native",),
     ("ops",),

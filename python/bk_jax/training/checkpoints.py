@@ -82,7 +82,7 @@ class Checkpoints:
         """Ends the work of orbax."""
         self._manager.close()
 
-    def _check(self, saved: Mapping[str, str], given: Mapping[str, str]) -> None:
+    def _check(self, saved: Mapping[Keys, str], given: Mapping[Keys, str]) -> None:
         """The model and the optimizer must be those of the checkpoint."""
         for keys, shape in given.items():
             if saved.get(keys) != shape:
