@@ -31,3 +31,13 @@ def present() -> set[str]:
 
 def test_the_table_is_the_tree():
     assert sorted(listed()) == sorted(present())
+
+
+def test_the_stops_of_the_tour_exist():
+    """Each heading names a file and a function, or a method, of the package."""
+    text = (ROOT / "docs" / "tour.md").read_text()
+    stops = re.findall(r"^## \d+\. .*?: `([^`]+\.py)`, (?:then )?`([^`]+)`", text, re.MULTILINE)
+    assert len(stops) == 10
+    for file, function in stops:
+        source = (PACKAGE / file).read_text()
+        assert re.search(rf"def {function.split('.')[-1]}\b", source), (file, function)
