@@ -6,6 +6,7 @@ import copy
 import functools
 import hashlib
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from bk_jax.privacy import ledger_file
-from hostile.runs import new_run
+from bk_jax import privacy
+from bk_jax.privacy import durable, ledger_file
+from bk_jax.privacy.pages import newest
+from hostile.runs import PLAN, new_run
 
 pytestmark = pytest.mark.usefixtures("visible_keys")
 
@@ -74,6 +77,36 @@ def test_one_damaged_page_may_have_been_a_step(page, steps):
     assert len(errors) == 1, "with forfeit=True it goes on"
 
 
+def test_a_damaged_page_of_a_spent_ledger_changes_nothing(run):
+    with privacy.open_ledger(run.path, forfeit=True) as ledger:
+        list(ledger)
+    run.path.write_bytes(damaged(run.path.read_bytes(), 100, "flip", 1))
+    with privacy.open_ledger(run.path, forfeit=True) as ledger:
+        assert ledger.steps == PLAN.steps
+
+
+def contents(run):
+    """The content of the file after 2, 3, 4, 5 and 6 steps; records 3 to 7 are the last ones."""
+    yield run.path.read_bytes()
+    with privacy.open_ledger(run.path, forfeit=True) as ledger:
+        for _ in range(4):
+            ledger.take()
+            yield run.path.read_bytes()
+
+
+def test_pages_of_different_times_are_put_together_by_nobody(run):
+    """Records 3 and 2, 3 and 4, 5 and 4, 5 and 6, 7 and 6: pages 0 hold even ones."""
+    two, three, _, _, six = contents(run)
+    for first, second, steps in ((two, two, 2), (three, two, 3), (three, three, 3)):
+        assert newest(run.path, first[:PAGE] + second[PAGE:]).steps == steps
+    for first, second in ((two, six), (six, two)):
+        with pytest.raises(privacy.LedgerError, match="two records that do not follow one another"):
+            newest(run.path, first[:PAGE] + second[PAGE:])
+    with pytest.raises(privacy.LedgerError, match="a record in the other one's page"):
+        newest(run.path, six[PAGE:] + six[:PAGE])
+    assert newest(run.path, six[PAGE:] * 2).steps == 7, "one of the two may have been a step"
+
+
 @pytest.mark.usefixtures("no_attributes")
 def test_a_changed_plan_is_not_believed():
     errors = with_content(lambda content: content.replace(b"4.0", b"0.1"))
@@ -126,6 +159,25 @@ def put(tree, path, value):
     return tree
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"100.0", b"100"),
+        (b": []", b":[]"),
+        (b'"steps": 2', b'"steps": 0, "steps": 2'),
+        (b"[]", b"{}"),
+    ],
+)
+def test_what_bk_jax_would_write_in_another_way_is_refused(old, new):
+    def change(content):
+        body = content[PAGE + 64 :].replace(old, new, 1).ljust(PAGE)[: PAGE - 64]
+        return (hashlib.sha256(body).hexdigest().encode() + body) * 2
+
+    errors = with_content(change)
+    assert len(errors) == 4
+    assert all("a record that bk_jax did not write" in error for error in errors[:1])
+
+
 @pytest.mark.parametrize("word", [0.5, 7.0, "7", None, True, -1, 2**32])
 def test_the_secret_is_not_shown_by_errors_or_by_printing(word):
     secret = []
@@ -160,3 +212,12 @@ def test_a_value_of_another_type_is_refused_even_if_the_checksum_fits(data):
     errors = with_content(change)
     assert len(errors) == 4
     assert all(ERROR in error for error in errors)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_becomes_a_device_after_the_first_look_is_not_read_either(tmp_path, monkeypatch, make):
+    looks_good = os.stat(__file__)
+    make(tmp_path / "changed")
+    monkeypatch.setattr(os, "stat", lambda _: looks_good)
+    with pytest.raises(ValueError, match=r"it is no regular file, but [pdc]rw"):
+        durable.read_regular(tmp_path / "changed", 2**20)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import fcntl
+import itertools
 import os
 import subprocess
 import sys
@@ -19,21 +21,22 @@ from hostile.runs import PLAN
 pytestmark = pytest.mark.usefixtures("visible_keys")
 
 ONE_OF_TWO = """
-import sys
+import itertools, sys, time
 from bk_jax import privacy
 
 privacy.ledger._step_keys = lambda secret, number: [int(number), int(number)]
 print("ready", flush=True)
 sys.stdin.readline()
-spent = False
-while not spent:
+left = True
+while left:
     try:
         with privacy.open_ledger(sys.argv[1], forfeit=True) as ledger:
-            for _ in range(3):
-                print(ledger.take().noise_key, flush=True)
+            for step in itertools.islice(ledger, 3):
+                print(step.noise_key, flush=True)
+            left = ledger.steps < ledger.plan.steps
     except privacy.LedgerError as error:
-        spent = "steps of the plan are spent" in str(error)
-        assert spent or "is open in another process" in str(error), error
+        assert "is open in another process" in str(error), error
+    time.sleep(0.001)  # now the other one
 """
 
 
@@ -70,19 +73,45 @@ def test_threads_share_out_the_steps_of_one_ledger_and_of_one_path(run):
         taken.extend(step.noise_key for step in (ledger.take() for _ in range(5)))
 
     def from_its_own(_):
-        while True:
-            try:
-                with privacy.open_ledger(path, forfeit=True) as ledger:
-                    taken.append(ledger.take().noise_key)
-            except privacy.LedgerError as error:
-                if "are spent" in str(error):
-                    return
+        left = True
+        while left:
+            with (
+                contextlib.suppress(privacy.LedgerError),
+                privacy.open_ledger(path, forfeit=True) as ledger,
+            ):
+                taken.extend(step.noise_key for step in itertools.islice(ledger, 1))
+                left = ledger.steps < plan.steps
 
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         with privacy.open_ledger(path, plan) as ledger:
             list(threads.map(from_one, [ledger] * 4))
         list(threads.map(from_its_own, range(4)))
     assert len(set(taken)) == len(taken) == 60
+
+
+def test_where_locks_do_nothing_a_second_opener_is_noticed(tmp_path, monkeypatch):
+    """As on a network file system that is mounted without locks."""
+    monkeypatch.setattr(fcntl, "flock", lambda *_: None)
+    path = tmp_path / "run.ledger"
+    with privacy.open_ledger(path, PLAN) as first, privacy.open_ledger(path, PLAN) as second:
+        assert second.take().number == 0
+        with pytest.raises(privacy.LedgerError, match="was changed by somebody else"):
+            first.take()
+        assert second.take().number == 1
+
+
+def test_a_file_that_is_replaced_before_it_is_locked_is_not_opened(tmp_path, monkeypatch):
+    path, lock = tmp_path / "run.ledger", fcntl.flock
+    privacy.open_ledger(path, PLAN).close()
+
+    def lock_too_late(*arguments):
+        path.replace(tmp_path / "other")
+        lock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", lock_too_late)
+    with pytest.raises(privacy.LedgerError, match="was moved, deleted or replaced"):
+        privacy.open_ledger(path, PLAN, fork=True)
+    assert os.listdir(tmp_path) == ["other"]
 
 
 def test_of_two_that_start_a_ledger_one_gets_it(tmp_path, monkeypatch):

@@ -109,6 +109,11 @@ def test_two_forks_of_one_copy_have_nothing_in_common(original):
     assert first.name != second.name
 
 
+def test_the_key_of_a_fork_can_not_be_computed_from_the_old_one(original):
+    record = record_of(original)
+    assert record.forked(record.place).key != record.forked(record.place).key
+
+
 def test_a_weak_generator_does_not_give_two_forks_the_same_keys(original, monkeypatch):
     monkeypatch.setattr("secrets.token_bytes", bytes)
     copies = [shutil.copy(original, original.with_name(name)) for name in "ab"]
