@@ -65,6 +65,16 @@ def test_the_module_loads_without_a_driver_and_says_what_is_missing(cuda):
     assert not cuda.problem or "no device" in report()
 
 
+def test_the_size_of_a_workspace_comes_from_the_check_of_the_call(cuda):
+    a, g, norm = ("float32", (2, 1, 3, 4)), ("float32", (2, 1, 3, 5)), ("float32", (2,))
+    assert cuda.module.workspace_bytes("bk_ghost_norm", [a, g], [norm, norm], {}) > 0
+    assert cuda.module.workspace_bytes("bk_weighted_sum", [norm, a], [a], {}) == 0
+    wrong = ("float32", (2, 1, 7, 5))
+    message = r"bk_ghost_norm: g: expected f32\[2,1,3,5\], got f32\[2,1,7,5\]"
+    with pytest.raises(ValueError, match=message):
+        cuda.module.workspace_bytes("bk_ghost_norm", [a, wrong], [norm, norm], {})
+
+
 def test_without_a_device_nothing_is_registered(monkeypatch, cuda):
     monkeypatch.delenv("BK_JAX_CUDA")
     _native.cuda_library.cache_clear()
