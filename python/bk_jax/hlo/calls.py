@@ -40,11 +40,6 @@ class Call:
     neighbours: tuple[Neighbour, ...]
     op_name: str
 
-    @property
-    def layout_bytes(self) -> int:
-        """Bytes that the neighbours move."""
-        return sum(neighbour.nbytes for neighbour in self.neighbours)
-
 
 def find_calls(module: Module) -> list[Call]:
     """All of them, in the order of the program."""

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parse.parser.start()
         with collector_paused():
             return command(options)
-    except HloError as error:
+    except (HloError, ImportError) as error:
         print(f"bk-hlo: {error}", file=sys.stderr)
         return 2
     except OSError as error:

@@ -11,12 +11,11 @@ from typing import Any
 
 from jaxlib import version as jaxlib_version
 
-from bk_jax.hlo import cost
+from bk_jax.hlo import cost, schema
 from bk_jax.hlo.memory import read_assignment, read_assignment_text
 from bk_jax.hlo.model import HloError, Memory, Module
 from bk_jax.hlo.parse import parser
-from bk_jax.hlo.proto import read_numbered
-from bk_jax.hlo.wire import fields, message
+from bk_jax.hlo.read import Names, read_program
 
 MAX_BYTES = 1 << 30
 ENDINGS = (".txt", ".hlo", ".pb", ".mlir", ".mlirbc", ".stablehlo")
@@ -71,12 +70,12 @@ def _from_compiled(compiled: Any) -> list[Module]:
     modules = []
     for found in executable.hlo_modules():
         data = found.as_serialized_hlo_module_proto()
-        module, names = read_numbered(data, "Compiled", "after")
+        module, names = read_program(data, "Compiled", "after")
         modules.append(dataclasses.replace(module, memory=_compiled_memory(compiled, names)))
     return modules
 
 
-def _compiled_memory(compiled: Any, names: dict[int, str]) -> Memory | None:
+def _compiled_memory(compiled: Any, names: Names) -> Memory | None:
     analysis = compiled.memory_analysis()
     if analysis is None or not analysis.serialized_buffer_assignment_proto:
         return None
@@ -86,8 +85,7 @@ def _compiled_memory(compiled: Any, names: dict[int, str]) -> Memory | None:
 
 def _from_lowered(lowered: Any) -> Module:
     text = lowered.as_text(debug_info=True).encode()
-    module, _ = read_numbered(parser.canonical("M", text), "Lowered", "before")
-    return module
+    return read_program(parser.canonical("M", text), "Lowered", "before").module
 
 
 def read_file(path: Path) -> Module:
@@ -116,9 +114,11 @@ def _read(path: Path, data: bytes) -> Module:
     if ending == ".pb":
         return _read_proto(data, str(path), stage)
     if ending in _MLIR or data.startswith(b"ML\xefR"):
-        return read_numbered(parser.canonical("M", _checked(ending, data)), str(path), "before")[0]
+        program = parser.canonical("M", _checked(ending, data))
+        return read_program(program, str(path), "before").module
     if b"HloModule" in data[:4096]:
-        module, _ = read_numbered(parser.canonical("T", _checked(ending, data)), str(path), stage)
+        program = parser.canonical("T", _checked(ending, data))
+        module = read_program(program, str(path), stage).module
         return dataclasses.replace(module, memory=_memory_beside(path))
     raise HloError(
         "neither HLO text (it would begin with `HloModule`) nor a file that ends in "
@@ -140,13 +140,13 @@ def _checked(ending: str, data: bytes) -> bytes:
 
 def _read_proto(data: bytes, source: str, stage: str) -> Module:
     """A `HloProto` (as dumped, with buffers) or a bare `HloModuleProto`."""
-    top = list(fields(data))
-    is_bare = any(key == 2 for key, _ in top)
-    program = data if is_bare else message(dict(top).get(1, b""))
-    buffers = b"" if is_bare else message(dict(top).get(3, b""))
+    found = schema.parse("File", data)
+    is_bare = bool(found.entry_name)
+    program = data if is_bare else found.program
+    buffers = b"" if is_bare else found.buffers
     if not program:
         raise HloError("a protocol buffer without a program.")
-    module, names = read_numbered(parser.canonical("P", program), source, stage)
+    module, names = read_program(parser.canonical("P", program), source, stage)
     if not buffers:
         return module
     return dataclasses.replace(module, memory=read_assignment(buffers, names))
