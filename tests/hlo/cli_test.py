@@ -64,6 +64,39 @@ def test_summary(capsys, loop):
     assert data["costs"]["dot"]["count"] == 7
 
 
+SMALL = "HloModule NAME\nENTRY e { a = f32[4] parameter(0)\n ROOT b = f32[4] sine(a) }\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The loop, which costs most, and two small modules."""
+    texts = {"loop": LOOP.replace("CONFIG", TRIPS)}
+    texts |= {name: SMALL.replace("NAME", name) for name in ("first", "second")}
+    for number, (name, text) in enumerate(texts.items()):
+        (tmp_path / f"module_{number:04}.{name}.cpu_after_optimizations.txt").write_text(text)
+    return tmp_path
+
+
+def test_summary_of_a_folder_is_the_train_step_and_a_line_for_each_other_module(capsys, folder):
+    whole = run(capsys, "summary", folder, "--all")[1].out
+    step, others = run(capsys, "summary", folder)[1].out.split("\n\n")
+    assert whole.startswith(step)
+    assert others.splitlines() == [
+        "2 other modules (--all shows them in full):",
+        "  first (after optimizations): 2 instructions, 4 flop, 32 B moved",
+        "  second (after optimizations): 2 instructions, 4 flop, 32 B moved",
+    ]
+    assert whole.count("operations:") == 3
+    named = run(capsys, "summary", folder, "--module", "*s*")[1].out
+    assert named.count("operations:") == 2
+    assert len(json.loads(run(capsys, "summary", folder, "--json")[1].out)) == 3
+
+
+def test_one_other_module_is_one(capsys, folder):
+    next(folder.glob("*second*")).unlink()
+    assert "\n1 other module (--all shows it in full):\n" in run(capsys, "summary", folder)[1].out
+
+
 def test_the_shape_of_a_wide_tuple_is_cut(capsys, tmp_path):
     wide = ", ".join(["f32[4,4]"] * 99)
     values = ", ".join(["p"] * 99)

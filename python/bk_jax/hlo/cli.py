@@ -20,7 +20,7 @@ from bk_jax.hlo.loading import load
 from bk_jax.hlo.model import HloError, Module
 from bk_jax.hlo.page import to_html
 from bk_jax.hlo.picture import to_svg
-from bk_jax.hlo.summary import summarize
+from bk_jax.hlo.summary import summaries_text, summarize
 from bk_jax.hlo.table import si
 
 SOURCE = "a folder made with --xla_dump_to, or one .txt, .pb or .mlir file"
@@ -51,7 +51,8 @@ def _make_parser() -> argparse.ArgumentParser:
         prog="bk-hlo", description="Shows what XLA compiled a private train step to."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_command(commands, _summary, "modules, operations, costs and memory")
+    summary = _add_command(commands, _summary, "modules, operations, costs and memory")
+    summary.add_argument("--all", action="store_true", help="every module in full")
     _add_command(commands, _calls, "every bk call: layer, shapes, cost, copies beside it")
     _add_lint(_add_command(commands, _lint, "what makes the step slower than it should be"))
     compared = _add_command(commands, _diff, "two programs, such as ordinary and private")
@@ -111,8 +112,9 @@ def _select(source: str, options: argparse.Namespace, every: bool = False) -> li
 
 def _summary(options: argparse.Namespace) -> int:
     summaries = [summarize(module) for module in _select(options.source, options, every=True)]
-    texts = [str(summary) for summary in summaries]
-    _print(options.json, [summary.to_dict() for summary in summaries], "\n\n".join(texts))
+    in_full = len(summaries) if options.all or options.module else 1
+    data = [summary.to_dict() for summary in summaries]
+    _print(options.json, data, summaries_text(summaries, in_full))
     return 0
 
 

@@ -21,6 +21,15 @@ def si(value: float, unit: str = "") -> str:
     return f"{value:.3g} {PREFIXES[power]}{unit}".strip()
 
 
+def counted(number: int, word: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "finding"), counted(0, "finding"), counted(2, "other module")
+    ('1 finding', '0 findings', '2 other modules')
+    """
+    return f"{number} {word}" + ("" if number == 1 else "s")
+
+
 def cut(text: str, width: int = WIDEST) -> str:
     """A text without its middle where it is too long for a table, such as the shape of a wide tuple.
 
