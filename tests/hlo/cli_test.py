@@ -1,9 +1,13 @@
 """The command, and what it prints: tables, JSON, diffs and graphs."""
 
 import json
+import os
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import pytest
+from support.process import PACKAGE
 
 from bk_jax.hlo import compare, load, neighbourhood, summarize, to_dot, to_svg
 from bk_jax.hlo.cli import main
@@ -214,4 +218,68 @@ def test_help(capsys, command):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
     assert caught.value.code == 0
-    assert "SOURCE" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "SOURCE" in text
+    assert "exit codes:\n  0  all is well\n  1  lint found something\n  2  " in text
+    assert "--module PATTERN" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["summary"], ["first", "second"]),
+        (["calls"], ["first", "second"]),
+        (["lint"], ["first", "second"]),
+        (["graph", "b"], ["digraph"]),
+        (["diff", "AFTER"], ["first"]),
+    ],
+)
+def test_module_chooses_as_its_help_says(capsys, folder, command, shown):
+    name, *rest = [str(folder) if word == "AFTER" else word for word in command]
+    code, out = run(capsys, name, folder, *rest, "--module", "*s*")
+    assert code in (0, 1)
+    assert [line.split()[0].rstrip(":") for line in out.out.split("\n\n")] == shown
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--memory", "0"), ("--memory", "much"), ("--memory", "9" * 5000), ("--module", None)],
+)
+def test_wrong_arguments_end_with_2(capsys, loop, option, value):
+    with pytest.raises(SystemExit) as caught:
+        main(["summary", str(loop), option, *([value] if value else [])])
+    assert caught.value.code == 2
+    assert "expected" in capsys.readouterr().err
+
+
+def test_one_finding_is_one(capsys, loop):
+    _, out = run(capsys, "lint", loop, "--only", "missing-call")
+    assert out.out.startswith("loop: 1 finding\n")
+    _, out = run(capsys, "lint", loop)
+    assert out.out.startswith("loop: 2 findings\n")
+
+
+def test_a_reader_that_stops_does_not_open_the_gate(loop):
+    """As in `bk-hlo lint dump | head -0`, where the shell reports the first failure of a pipe."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "bk_jax.hlo.cli", "lint", str(loop)]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    done = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, env=environment, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_terminal_without_unicode(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(
+        "HloModule m\nENTRY e {\n  a = f32[4] parameter(0)\n  ROOT c = f32[4] custom-call(a), "
+        'custom_call_target="bk_new", metadata={op_name="jit(f)/bk.norm[größe]/x"}\n}\n'
+    )
+    command = [sys.executable, "-m", "bk_jax.hlo.cli", "calls", str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"gr\xf6\xdfe" in done.stdout

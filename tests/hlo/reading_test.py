@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bk_jax.hlo import HloError, check, find_calls, load, schema, summarize, to_html
+from bk_jax.hlo import (
+    HloError,
+    check,
+    compare,
+    find_calls,
+    load,
+    neighbourhood,
+    schema,
+    summarize,
+    to_html,
+    to_svg,
+)
 from bk_jax.hlo.cli import main
 from bk_jax.hlo.model import Shape
 from bk_jax.hlo.parse import parser
@@ -109,7 +120,7 @@ def test_shapes_of_small_types():
         ("a.txt", b"HloModule x\n\xff\xfe", r"should be text, but byte 12 is not"),
         ("a.png", b"\x89PNG", "neither HLO text"),
         ("a.pb", b"\x0f", "not a protocol buffer"),
-        ("a.pb", b"\x0a\x05ab", "not a protocol buffer, damaged, or nested too deeply"),
+        ("a.pb", b"\x0a\x05ab", "not a protocol buffer, damaged, nested too deeply"),
         ("a.pb", b"\x80", "not a protocol buffer"),
         ("a.pb", b"\0" * 100, "not a protocol buffer"),
         ("a.pb", b"\x1a\x00", "without a program"),
@@ -150,10 +161,16 @@ def read_or_refuse(folder, ending, data):
     path.write_bytes(data)
     with contextlib.suppress(HloError):
         for module in load(path):
-            summarize(module)
-            find_calls(module)
-            check(module, batch_size=2)
-            to_html(module)
+            look_at(module)
+
+
+def look_at(module):
+    str(summarize(module))
+    find_calls(module)
+    check(module, batch_size=2)
+    to_html(module)
+    str(compare(module, module))
+    to_svg(neighbourhood(module, module.computations[module.entry].root))
 
 
 @pytest.mark.parametrize("ending", ["txt", "hlo.pb", "mlir"])
@@ -166,6 +183,18 @@ def test_broken_files_never_crash(small, tmp_path_factory, ending, data):
         whole[at] ^= data.draw(st.integers(1, 255))
     cut = data.draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))
     read_or_refuse(tmp_path_factory.getbasetemp(), ending, bytes(whole[:cut]))
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_a_program_of_a_broken_jaxlib_never_crashes(small, data):
+    """What jaxlib serializes is read here without its checks."""
+    whole = bytearray(parser.canonical("T", small["txt"]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(HloError):
+        look_at(read_program(bytes(whole)).module)
 
 
 def test_a_parser_that_dies_is_an_error_and_the_next_file_is_read(small, tmp_path, monkeypatch):

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 from bk_jax.hlo import schema
 from bk_jax.hlo.model import Buffer, Memory, Place
+from bk_jax.hlo.table import printable
 
-_ALLOCATION = re.compile(r"^allocation \d+: size (\d+)(.*)$")
+_ALLOCATION = re.compile(r"^allocation \d+: size (\d{1,18})\b(.*)$")
 _VALUE = re.compile(
-    r"^ value: <\d+ ([^\s{]+)(?:\{([\d,]*)\})?[^@]*@\d+> \(size=(\d+),offset=(\d+)\)"
+    r"^ value: <\d+ ([^\s{]++)(?:\{([\d,]{0,99})\})?[^@]*+@\d+> "
+    r"\(size=(\d{1,18}),offset=(\d{1,18})\)"
 )
 
 
@@ -63,7 +65,7 @@ def read_assignment_text(text: str) -> Memory | None:
             allocations.append((_kind_of(match.group(2)), int(match.group(1))))
         elif allocations and (match := _VALUE.match(line)):
             index = tuple(int(i) for i in (match.group(2) or "").split(",") if i)
-            value = _Value(match.group(1), index, int(match.group(3)))
+            value = _Value(printable(match.group(1)), index, int(match.group(3)))
             placed.append((len(allocations) - 1, allocations[-1][0], int(match.group(4)), value))
     return _memory(allocations, None, placed) if allocations else None
 

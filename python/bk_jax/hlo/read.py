@@ -7,12 +7,14 @@ parsed once.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from bk_jax.hlo import schema
 from bk_jax.hlo.collector import collector_paused
 from bk_jax.hlo.model import Computation, HloError, Instruction, Module, Shape
+from bk_jax.hlo.table import printable
 from bk_jax.hlo.verify import verify
 
 DTYPES = {
@@ -22,6 +24,7 @@ DTYPES = {
     24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4", 30: "s1",
     31: "u1", 32: "f4e2m1fn", 33: "f8e8m0fnu",
 }  # fmt: skip
+MOST_ELEMENTS = 1 << 59  # of the largest type, 16 bytes each
 MOST_KNOWN = 1 << 16  # different metadata that is kept
 
 Names = Mapping[int, str]  # of computations or instructions, by XLA's number
@@ -58,11 +61,13 @@ def read_program(data: bytes, source: str = "", stage: str = "") -> Program:
 
 
 def text(data: bytes) -> str:
-    """A name."""
-    return data.decode("utf-8", "replace")
+    """A name, as it can be shown."""
+    found = data.decode("utf-8", "replace")
+    return found if found.isprintable() else printable(found)
 
 
 _same_text = functools.lru_cache(1024)(text)  # opcodes and targets: few, and often repeated
+_config = functools.lru_cache(4096)(text)
 
 
 def _ordered(made: Mapping[int, Instruction], sequence: Iterable[int]) -> tuple[Instruction, ...]:
@@ -86,7 +91,7 @@ def _instruction(
         _same_text(found.target),
         op_name,
         source,
-        text(found.config),
+        _config(found.config),
         found.parameter or found.element,
         contracted,
         batched,
@@ -126,6 +131,11 @@ def _shape(data: bytes) -> Shape:
 
 
 def _made_shape(found: Any) -> Shape:
+    """Checked, so that sizes are sizes: jaxlib lets any number pass."""
+    if any(size < 0 for size in found.dims):
+        raise HloError("a size is known only at run time: nothing can be counted.")
+    if math.prod(found.dims) > MOST_ELEMENTS:
+        raise HloError(f"an array of the sizes {list(found.dims)} has more than 2^63 bytes.")
     layout = tuple(found.layout.minor_to_major) if found.HasField("layout") else None
     parts = tuple(map(_made_shape, found.parts))
     return Shape(DTYPES.get(found.dtype, "opaque"), tuple(found.dims), layout, parts)

@@ -98,7 +98,9 @@ def parse(name: str, data: bytes) -> Any:
     try:
         return classes[name].FromString(data)
     except decode_error:
-        raise HloError(f"not a protocol buffer, damaged, or nested too deeply ({name}).") from None
+        raise HloError(
+            f"not a protocol buffer, damaged, nested too deeply, or too large for memory ({name})."
+        ) from None
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What others rely on and jaxlib does not verify: roots, operands and axes."""
+"""What others rely on and jaxlib does not verify: roots, operands, axes, and functions that end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ _OPERANDS = {"dot": 2, "convolution": 2, "get-tuple-element": 1} | dict.fromkeys
 )
 
 
+MOST_NESTED = 128  # functions in functions: others walk down into them
+
+
 def verify(module: Module) -> None:
     """Raises an `HloError` for a program that can not be worked on."""
+    _verify_nesting(module)
     for computation in module.computations.values():
         if not computation.root:
             raise HloError(f"computation {computation.name} has no root.")
@@ -20,6 +24,22 @@ def verify(module: Module) -> None:
             if instruction.opcode in _OPERANDS and not _fits(module, instruction):
                 name = f"{instruction.name} ({instruction.opcode})"
                 raise HloError(f"{name} does not fit its operands.")
+
+
+def _verify_nesting(module: Module) -> None:
+    """Callers stand after what they call, so nothing calls itself."""
+    depths: dict[str, int] = {}
+    for computation in module.computations.values():
+        depth = 0
+        for called in (name for i in computation.instructions for name in i.called):
+            if called not in depths:
+                raise HloError(
+                    f"{computation.name} calls {called}, which does not stand before it."
+                )
+            depth = max(depth, depths[called])
+        if depth >= MOST_NESTED:
+            raise HloError(f"functions nest deeper than {MOST_NESTED}.")
+        depths[computation.name] = depth + 1
 
 
 def _fits(module: Module, instruction: Instruction) -> bool:
