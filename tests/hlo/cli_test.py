@@ -1,9 +1,13 @@
 """The command, and what it prints: tables, JSON, diffs and graphs."""
 
 import json
+import os
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import pytest
+from support.process import PACKAGE
 
 from bk_jax.hlo import compare, load, neighbourhood, summarize, to_dot, to_svg
 from bk_jax.hlo.cli import main
@@ -62,6 +66,39 @@ def test_summary(capsys, loop):
     (data,) = json.loads(out.out)
     assert data["op_counts"]["get-tuple-element"] == 4
     assert data["costs"]["dot"]["count"] == 7
+
+
+SMALL = "HloModule NAME\nENTRY e { a = f32[4] parameter(0)\n ROOT b = f32[4] sine(a) }\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The loop, which costs most, and two small modules."""
+    texts = {"loop": LOOP.replace("CONFIG", TRIPS)}
+    texts |= {name: SMALL.replace("NAME", name) for name in ("first", "second")}
+    for number, (name, text) in enumerate(texts.items()):
+        (tmp_path / f"module_{number:04}.{name}.cpu_after_optimizations.txt").write_text(text)
+    return tmp_path
+
+
+def test_summary_of_a_folder_is_the_train_step_and_a_line_for_each_other_module(capsys, folder):
+    whole = run(capsys, "summary", folder, "--all")[1].out
+    step, others = run(capsys, "summary", folder)[1].out.split("\n\n")
+    assert whole.startswith(step)
+    assert others.splitlines() == [
+        "2 other modules (--all shows them in full):",
+        "  first (after optimizations): 2 instructions, 4 flop, 32 B moved",
+        "  second (after optimizations): 2 instructions, 4 flop, 32 B moved",
+    ]
+    assert whole.count("operations:") == 3
+    named = run(capsys, "summary", folder, "--module", "*s*")[1].out
+    assert named.count("operations:") == 2
+    assert len(json.loads(run(capsys, "summary", folder, "--json")[1].out)) == 3
+
+
+def test_one_other_module_is_one(capsys, folder):
+    next(folder.glob("*second*")).unlink()
+    assert "\n1 other module (--all shows it in full):\n" in run(capsys, "summary", folder)[1].out
 
 
 def test_the_shape_of_a_wide_tuple_is_cut(capsys, tmp_path):
@@ -181,4 +218,68 @@ def test_help(capsys, command):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
     assert caught.value.code == 0
-    assert "SOURCE" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "SOURCE" in text
+    assert "exit codes:\n  0  all is well\n  1  lint found something\n  2  " in text
+    assert "--module PATTERN" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["summary"], ["first", "second"]),
+        (["calls"], ["first", "second"]),
+        (["lint"], ["first", "second"]),
+        (["graph", "b"], ["digraph"]),
+        (["diff", "AFTER"], ["first"]),
+    ],
+)
+def test_module_chooses_as_its_help_says(capsys, folder, command, shown):
+    name, *rest = [str(folder) if word == "AFTER" else word for word in command]
+    code, out = run(capsys, name, folder, *rest, "--module", "*s*")
+    assert code in (0, 1)
+    assert [line.split()[0].rstrip(":") for line in out.out.split("\n\n")] == shown
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--memory", "0"), ("--memory", "much"), ("--memory", "9" * 5000), ("--module", None)],
+)
+def test_wrong_arguments_end_with_2(capsys, loop, option, value):
+    with pytest.raises(SystemExit) as caught:
+        main(["summary", str(loop), option, *([value] if value else [])])
+    assert caught.value.code == 2
+    assert "expected" in capsys.readouterr().err
+
+
+def test_one_finding_is_one(capsys, loop):
+    _, out = run(capsys, "lint", loop, "--only", "missing-call")
+    assert out.out.startswith("loop: 1 finding\n")
+    _, out = run(capsys, "lint", loop)
+    assert out.out.startswith("loop: 2 findings\n")
+
+
+def test_a_reader_that_stops_does_not_open_the_gate(loop):
+    """As in `bk-hlo lint dump | head -0`, where the shell reports the first failure of a pipe."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "bk_jax.hlo.cli", "lint", str(loop)]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    done = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, env=environment, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_terminal_without_unicode(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(
+        "HloModule m\nENTRY e {\n  a = f32[4] parameter(0)\n  ROOT c = f32[4] custom-call(a), "
+        'custom_call_target="bk_new", metadata={op_name="jit(f)/bk.norm[größe]/x"}\n}\n'
+    )
+    command = [sys.executable, "-m", "bk_jax.hlo.cli", "calls", str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"gr\xf6\xdfe" in done.stdout

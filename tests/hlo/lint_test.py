@@ -7,10 +7,8 @@ import pytest
 
 from bk_jax.hlo import HloError, Limits, check, fails, find_calls, load
 from bk_jax.hlo.arguments import Arguments
-from bk_jax.hlo.calls_cost import call_flops
 from bk_jax.hlo.formats import junit, sarif
 from bk_jax.hlo.lint import RULES
-from bk_jax.hlo.model import Instruction, Shape
 from bk_jax.hlo.stacks import layers_of, name_stacks, runs
 from hlo import programs
 
@@ -314,30 +312,3 @@ def test_findings_for_machines(tmp_path):
     suite = ElementTree.fromstring(junit(found)).find("testsuite")
     assert suite.get("tests") == str(len(RULES))
     assert len(suite.findall("testcase/failure")) == int(suite.get("failures")) > 0
-
-
-def conv_call(target, results, config):
-    shape = Shape("tuple", parts=tuple(Shape("f32", dims) for dims in results))
-    return Instruction("c", "custom-call", shape, target=target, config=config)
-
-
-def test_costs_of_convolutions():
-    x, g = Shape("f32", (2, 1, 4, 4, 4, 6)), Shape("f32", (2, 1, 4, 4, 4, 10))
-    splat = "{groups = 2 : i64, kernel = dense<3> : tensor<3xi64>, form = "
-    direct = conv_call("bk_conv_norm", [(2,), (2,)], splat + '"direct"}')
-    assert call_flops(direct, [x, g]) == 2 * 27 * 3 * 10 * (2 * 64 + 2)
-    gram = conv_call("bk_conv_norm", [(2,), (2,)], splat + '"pixel_gram"}')
-    assert call_flops(gram, [x, g]) == 2 * 64 * 65 * 16
-    stored = conv_call("bk_conv_grad", [(2, 3, 3, 3, 3, 10), (2,), (2,)], "")
-    assert call_flops(stored, [x, g]) == (2 * 64 + 2) * (2 * 27 * 3 * 10)
-
-
-def test_costs_of_other_calls_and_of_unexpected_ones():
-    ids, g = Shape("s32", (2, 5)), Shape("f32", (2, 5, 7))
-    norms = conv_call("bk_embedding_norm", [(2,), (2,)], "")
-    assert call_flops(norms, [ids, g]) == 2 * 2 * 5 * 7
-    cross = conv_call("bk_tied_cross", [(2,), (2,)], "")
-    left, right = Shape("f32", (6, 11)), Shape("f32", (6, 7))
-    assert call_flops(cross, [left, right, ids, g]) == 2 * 2 * 3 * 5 * 8
-    assert call_flops(cross, []) == 0
-    assert call_flops(conv_call("bk_new", [(2,)], ""), [g]) == 0

@@ -1,6 +1,8 @@
 """Reading: every kind of input gives the same program, and bad input gives an error that helps."""
 
 import contextlib
+import inspect
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bk_jax.hlo import HloError, check, find_calls, load, summarize, to_html
+from bk_jax.hlo import (
+    HloError,
+    check,
+    compare,
+    find_calls,
+    load,
+    neighbourhood,
+    schema,
+    summarize,
+    to_html,
+    to_svg,
+)
+from bk_jax.hlo.cli import main
 from bk_jax.hlo.model import Shape
+from bk_jax.hlo.parse import parser
+from bk_jax.hlo.read import read_program
 from hlo import programs
 
 DUMP = {"xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": True}
@@ -104,8 +120,9 @@ def test_shapes_of_small_types():
         ("a.txt", b"HloModule x\n\xff\xfe", r"should be text, but byte 12 is not"),
         ("a.png", b"\x89PNG", "neither HLO text"),
         ("a.pb", b"\x0f", "not a protocol buffer"),
-        ("a.pb", b"\x0a\x05ab", "truncated"),
-        ("a.pb", b"\x80", "truncated in the middle of a number"),
+        ("a.pb", b"\x0a\x05ab", "not a protocol buffer, damaged, nested too deeply"),
+        ("a.pb", b"\x80", "not a protocol buffer"),
+        ("a.pb", b"\0" * 100, "not a protocol buffer"),
         ("a.pb", b"\x1a\x00", "without a program"),
         ("a.mlir", b"module {", "read with jaxlib"),
     ],
@@ -144,10 +161,16 @@ def read_or_refuse(folder, ending, data):
     path.write_bytes(data)
     with contextlib.suppress(HloError):
         for module in load(path):
-            summarize(module)
-            find_calls(module)
-            check(module, batch_size=2)
-            to_html(module)
+            look_at(module)
+
+
+def look_at(module):
+    str(summarize(module))
+    find_calls(module)
+    check(module, batch_size=2)
+    to_html(module)
+    str(compare(module, module))
+    to_svg(neighbourhood(module, module.computations[module.entry].root))
 
 
 @pytest.mark.parametrize("ending", ["txt", "hlo.pb", "mlir"])
@@ -160,6 +183,18 @@ def test_broken_files_never_crash(small, tmp_path_factory, ending, data):
         whole[at] ^= data.draw(st.integers(1, 255))
     cut = data.draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))
     read_or_refuse(tmp_path_factory.getbasetemp(), ending, bytes(whole[:cut]))
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_a_program_of_a_broken_jaxlib_never_crashes(small, data):
+    """What jaxlib serializes is read here without its checks."""
+    whole = bytearray(parser.canonical("T", small["txt"]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(HloError):
+        look_at(read_program(bytes(whole)).module)
 
 
 def test_a_parser_that_dies_is_an_error_and_the_next_file_is_read(small, tmp_path, monkeypatch):
@@ -186,9 +221,48 @@ def test_a_worker_that_grew_large_is_ended_and_replaced(small, monkeypatch):
     parser.close()
 
 
-def test_reading_in_chunks_makes_no_difference(dump, monkeypatch):
-    from bk_jax.hlo import instructions
+def test_without_protobuf_the_error_says_what_to_install(small, tmp_path, monkeypatch):
+    path = tmp_path / "a.hlo.pb"
+    path.write_bytes(small["hlo.pb"])
+    schema._classes.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "google.protobuf", None)
+        with pytest.raises(ImportError, match=r"pip install 'bk_jax\[hlo\]'"):
+            load(path)
+        assert main(["summary", str(path)]) == 2
+    assert load(path)
 
-    whole = load(one_file(dump, "hlo.pb"))[0]
-    monkeypatch.setattr(instructions, "CHUNK", 7)
-    assert load(one_file(dump, "hlo.pb"))[0] == whole
+
+def test_instructions_know_their_line_from_metadata_and_from_stack_frames():
+    compiled = jax.jit(lambda x: jnp.sin(x) @ x).lower(jnp.ones((2, 2))).compile()
+    (module,) = load(compiled)
+    line = inspect.currentframe().f_lineno - 2
+    sources = {i.source for i in module if i.opcode in ("dot", "sine")}
+    assert {source.rpartition("/")[2] for source in sources} == {f"reading_test.py:{line}"}
+
+
+def test_an_operand_that_is_not_there(small):
+    data = schema.parse("Module", parser.canonical("T", small["txt"]))
+    dot = next(i for c in data.computations for i in c.instructions if i.opcode == b"dot")
+    dot.operands[0] = 77
+    with pytest.raises(HloError, match="refers to 77, which is not in the program"):
+        read_program(data.SerializeToString())
+    data.entry = 77
+    with pytest.raises(HloError, match="no entry computation"):
+        read_program(data.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda dot: dot.ClearField("operands"), r"\(dot\) does not fit its operands"),
+        (lambda dot: setattr(dot, "dot", b"\x0a\x01\x09"), "does not fit its operands"),
+        (lambda dot: setattr(dot, "dot", b"\x0a\x0a" + b"\xff" * 9 + b"\x01"), "does not fit"),
+        (lambda dot: setattr(dot, "id", 77), "refers to"),
+    ],
+)
+def test_a_program_that_jaxlib_would_not_write(small, change, message):
+    data = schema.parse("Module", parser.canonical("T", small["txt"]))
+    change(next(i for c in data.computations for i in c.instructions if i.opcode == b"dot"))
+    with pytest.raises(HloError, match=message):
+        read_program(data.SerializeToString())

@@ -12,7 +12,7 @@ from bk_jax.hlo.diff import Diff, compare
 from bk_jax.hlo.graph import Graph, neighbourhood, to_dot
 from bk_jax.hlo.lint import check, fails
 from bk_jax.hlo.loading import load
-from bk_jax.hlo.model import Computation, HloError, Instruction, Memory, Module, Shape
+from bk_jax.hlo.model import Computation, HloError, HloWarning, Instruction, Memory, Module, Shape
 from bk_jax.hlo.page import to_html
 from bk_jax.hlo.picture import to_svg
 from bk_jax.hlo.schedule import Timeline, timeline
@@ -25,6 +25,7 @@ __all__ = [
     "Finding",
     "Graph",
     "HloError",
+    "HloWarning",
     "Instruction",
     "Limits",
     "Memory",

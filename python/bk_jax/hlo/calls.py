@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 
 from bk_jax.hlo import cost
-from bk_jax.hlo.model import Instruction, Module
+from bk_jax.hlo.model import Instruction, Module, remember
 from bk_jax.hlo.stacks import layers_of, name_stacks, runs
-from bk_jax.hlo.table import si, table
+from bk_jax.hlo.table import counted, si, table
 
 TRANSPARENT = frozenset({"bitcast", "get-tuple-element", "reshape"})
 
@@ -39,11 +39,6 @@ class Call:
     runs: int
     neighbours: tuple[Neighbour, ...]
     op_name: str
-
-    @property
-    def layout_bytes(self) -> int:
-        """Bytes that the neighbours move."""
-        return sum(neighbour.nbytes for neighbour in self.neighbours)
 
 
 def find_calls(module: Module) -> list[Call]:
@@ -93,10 +88,17 @@ def layout_kind(module: Module, instruction: Instruction) -> str:
         return instruction.opcode
     if instruction.opcode not in ("fusion", "call"):
         return ""
-    inside = [i for name in instruction.called for i in module.computations[name].instructions]
+    kinds = {kind for name in instruction.called for kind in _layout_kinds(module, name)}
+    return "+".join(sorted(kinds)) if all(kinds) else ""
+
+
+@remember
+def _layout_kinds(module: Module, computation: str) -> frozenset[str]:
+    """Kinds of what runs in a computation; `""` is one of something else."""
+    inside = module.computations[computation].instructions
     working = [i for i in inside if i.opcode not in cost.FREE and i.opcode != "reshape"]
-    kinds = [layout_kind(module, i) for i in working]
-    return "+".join(sorted(set(kinds))) if kinds and all(kinds) else ""
+    found = (layout_kind(module, i) for i in working)
+    return frozenset(part for kind in found for part in kind.split("+"))
 
 
 def calls_text(module: Module) -> str:
@@ -105,7 +107,8 @@ def calls_text(module: Module) -> str:
     if not calls:
         return f"{module.name}: no bk call"
     header = ["instruction", "target", "layer", "operands", "dtype", "runs", "flop", "bytes"]
-    lines = [f"{module.name}: {len(calls)} bk calls", table([*header, "beside it"], _rows(calls))]
+    title = f"{module.name}: {counted(len(calls), 'bk call')}"
+    lines = [title, table([*header, "beside it"], _rows(calls))]
     attributes = [f"  {c.instruction}: {_attributes(c)}" for c in calls if c.attributes]
     return "\n".join([*lines, *(["attributes:"] if attributes else []), *attributes])
 

@@ -1,7 +1,8 @@
 """Flops of our custom calls from the shapes that they are given, as in `bk_jax.planning.cost`.
 
-Activations and output gradients come as `[B, N, T, d]` or, for one weight, as matrices `[B T, d]`; the
-number of examples is then that of the norms or factors.
+Activations and output gradients come as `[B, N, T, d]` or, for one weight, as matrices `[B T, d]`, those
+of a convolution as `[B images, spatial..., channels]` with one to three spatial axes; the number of
+examples is then that of the norms or factors.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from bk_jax.hlo.model import Instruction, Shape
 
 Shapes = Sequence[Shape]
+MOST = 1 << 31  # of a number in an attribute, as the calls themselves check
 
 
 def call_flops(call: Instruction, operands: Shapes) -> int:
@@ -26,7 +29,7 @@ def call_flops(call: Instruction, operands: Shapes) -> int:
     model = _MODELS.get(call.target)
     try:
         return model(call, operands) if model else 0
-    except (IndexError, ValueError, ZeroDivisionError):
+    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError):
         return 0
 
 
@@ -54,23 +57,44 @@ def _clipped_gemm(call: Instruction, operands: Shapes) -> int:
     return 2 * operands[1].dims[0] * n * t * d * p
 
 
+class _Conv(NamedTuple):
+    """Sizes of a convolution."""
+
+    examples: int
+    pixels: int  # of the results of one example
+    weights: int
+    pixel_channels: int  # that a pair of pixels multiplies in both Gram matrices
+
+
+def _conv(call: Instruction, x: Shape, g: Shape, examples: int) -> _Conv:
+    kernel, stride, dilation = (_numbers(call, n) for n in ("kernel", "stride", "dilation"))
+    (groups,) = _numbers(call, "groups")
+    channels, outputs = x.dims[-1], g.dims[-1]
+    pixels = math.prod(g.dims[:-1]) // examples
+    weights = math.prod(kernel) * (channels // groups) * outputs
+    # A kernel meets so many phases of the image, each every stride-th pixel of it.
+    phases = [min(k, s // math.gcd(s, d)) for k, s, d in zip(kernel, stride, dilation, strict=True)]
+    return _Conv(examples, pixels, weights, math.prod(phases) * channels + outputs)
+
+
 def _conv_norm(call: Instruction, operands: Shapes) -> int:
     x, g = operands
-    examples, pixels = g.dims[0], math.prod(g.dims[1:5])
-    groups, channels = _numbers(call, "groups")[0], x.dims[-1]
-    if "pixel_gram" in call.config:
-        return examples * pixels * (pixels + 1) * (channels + g.dims[-1])
-    weights = math.prod(_numbers(call, "kernel")) * (channels // groups) * g.dims[-1]
-    return examples * weights * (2 * pixels + 2)
+    conv = _conv(call, x, g, call.shape.arrays[0].dims[0])
+    if call.attributes["form"] == '"pixel_gram"':
+        return conv.examples * conv.pixels * (conv.pixels + 1) * conv.pixel_channels
+    return conv.examples * conv.weights * (2 * conv.pixels + 2)
 
 
 def _conv_grad(call: Instruction, operands: Shapes) -> int:
-    pixels = math.prod(operands[1].dims[1:5])
-    return (2 * pixels + 2) * call.shape.arrays[0].size
+    x, g = operands
+    conv = _conv(call, x, g, call.shape.arrays[0].dims[0])
+    return conv.examples * conv.weights * (2 * conv.pixels + 2)
 
 
 def _conv_sum(call: Instruction, operands: Shapes) -> int:
-    return 2 * math.prod(operands[2].dims[:5]) * call.shape.size
+    x, factor, g = operands
+    conv = _conv(call, x, g, factor.dims[0])
+    return 2 * conv.examples * conv.pixels * conv.weights
 
 
 def _tied_cross(call: Instruction, operands: Shapes) -> int:
@@ -86,12 +110,14 @@ def _twice(operand: int) -> Callable[[Instruction, Shapes], int]:
 
 
 def _numbers(call: Instruction, name: str) -> list[int]:
-    """An integer attribute, or several."""
-    value = call.attributes.get(name, "")
-    if splat := re.match(r"dense<(-?\d+)> : tensor<(\d+)x", value):
-        return [int(splat.group(1))] * int(splat.group(2))
-    value = re.sub(r"^array<i\d+:| : .*$", "", value)
-    return [int(digits) for digits in re.findall(r"-?\d+", value)]
+    """One positive integer, as `2 : i64`, or three, as `dense<[1, 3, 3]> : tensor<3xi64>`."""
+    value, _, kind = call.attributes[name].partition(" : ")
+    numbers = [int(digits) for digits in re.findall(r"(?<!i)-?\b\d+", value)]
+    if len(numbers) == 1 and kind.startswith("tensor<3x"):
+        numbers *= 3
+    if len(numbers) not in (1, 3) or not all(0 < number < MOST for number in numbers):
+        raise ValueError
+    return numbers
 
 
 _MODELS: dict[str, Callable[[Instruction, Shapes], int]] = {

@@ -1,4 +1,4 @@
-"""The command `bk-hlo`."""
+"""The command `bk-hlo`: what it does with its arguments, and how it ends (`options.CODES`)."""
 
 from __future__ import annotations
 
@@ -7,127 +7,121 @@ import fnmatch
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bk_jax.hlo import formats, graph, lint, parse
 from bk_jax.hlo.calls import calls_text, find_calls
 from bk_jax.hlo.collector import collector_paused
 from bk_jax.hlo.context import Limits
 from bk_jax.hlo.diff import compare
-from bk_jax.hlo.loading import load
+from bk_jax.hlo.loading import load_path, size_of
 from bk_jax.hlo.model import HloError, Module
+from bk_jax.hlo.options import make_parser
 from bk_jax.hlo.page import to_html
 from bk_jax.hlo.picture import to_svg
-from bk_jax.hlo.summary import summarize
-from bk_jax.hlo.table import si
+from bk_jax.hlo.summary import summaries_text, summarize
+from bk_jax.hlo.table import printable, si
+from bk_jax.hlo.worker import limit_memory
 
-SOURCE = "a folder made with --xla_dump_to, or one .txt, .pb or .mlir file"
-FORMATS = ("text", "json", "sarif", "junit")
+FOUND, WRONG, MISTAKE = 1, 2, 3
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command: 0 if all is well, 1 if lint found something, 2 if there was an error."""
-    options = _make_parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.run
+class Answer(NamedTuple):
+    """What a command prints, and the code that it ends with."""
+
+    text: str
+    code: int = 0
+
+
+def main(arguments: Sequence[str] | None = None, *, is_own_process: bool = False) -> int:
+    """Runs a command and returns its exit code; limits the memory of a process of its own."""
+    options = make_parser(_COMMANDS).parse_args(arguments)
+    options.problems = []
     try:
         parse.parser.start()
+        parse.parser.memory = options.memory
+        if is_own_process:
+            _limit_memory(options)
         with collector_paused():
-            return command(options)
-    except HloError as error:
-        print(f"bk-hlo: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        print(f"bk-hlo: {error}", file=sys.stderr)
-        return 2
+            answer = options.run(options)
+    except (HloError, ImportError, OSError) as error:
+        return _fail(str(error))
+    except MemoryError:
+        return _fail("it takes more memory than is allowed (--memory).")
+    except Exception:
+        lines = traceback.format_exc().splitlines()
+        return _fail("a mistake in bk-hlo: please report it.", MISTAKE, lines)
+    _write(answer.text)
+    for problem in options.problems:
+        _fail(f"left out {problem}")
+    return WRONG if options.problems else answer.code
 
 
-def _make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="bk-hlo", description="Shows what XLA compiled a private train step to."
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_command(commands, _summary, "modules, operations, costs and memory")
-    _add_command(commands, _calls, "every bk call: layer, shapes, cost, copies beside it")
-    _add_lint(_add_command(commands, _lint, "what makes the step slower than it should be"))
-    compared = _add_command(commands, _diff, "two programs, such as ordinary and private")
-    compared.add_argument("other", metavar="AFTER", help=SOURCE)
-    _add_graph(_add_command(commands, _graph, "what stands around an instruction"))
-    page = _add_command(commands, _html, "one page for a browser: memory, operations, graphs")
-    page.add_argument("--out", type=Path, default=Path("program.html"), help="(program.html)")
-    return parser
+def script() -> int:
+    """The command in a process of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    return main(is_own_process=True)
 
 
-def _add_command(commands: Any, run: Any, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        run.__name__[1:], help=text, description=text
-    )
-    parser.set_defaults(run=run)
-    parser.add_argument("source", metavar="SOURCE", help=SOURCE)
-    if run not in (_graph, _html):
-        parser.add_argument("--json", action="store_true", help="for machines")
-    parser.add_argument("--module", metavar="PATTERN", help="modules by name; default: train step")
-    parser.add_argument(
-        "--stage", choices=("after", "before"), default="after",
-        help="which programs of a folder: after or before XLA's optimizations",
-    )  # fmt: skip
-    return parser
+def _limit_memory(options: argparse.Namespace) -> None:
+    sources = [Path(options.source), *([Path(options.other)] if "other" in options else [])]
+    size = sum(size_of(source, options.stage) for source in sources)
+    limit_memory(options.memory or parse.memory_for(size))
 
 
-def _add_lint(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--explain", type=Path, help="a file with `.explain(...).to_json()`")
-    parser.add_argument("--batch-size", type=int, help="examples, where the program can not tell")
-    parser.add_argument("--only", action="append", choices=list(lint.RULES), help="run this rule")
-    parser.add_argument("--format", choices=FORMATS, default="text")
-    for name, value in vars(Limits()).items():
-        parser.add_argument(
-            f"--{name}-limit", type=int, default=value, metavar="BYTES",
-            help=f"default: {value}",
-        )  # fmt: skip
+def _fail(message: str, code: int = WRONG, lines: Sequence[str] = ()) -> int:
+    for line in [*lines, f"bk-hlo: {message}"]:
+        print(printable(line), file=sys.stderr)
+    return code
 
 
-def _add_graph(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="an instruction")
-    parser.add_argument("--depth", type=int, default=2, help="steps in both directions (2)")
-    parser.add_argument("--svg", type=Path, help="write a picture to this file")
-    parser.add_argument("--dot", type=Path, help="write DOT to this file instead of printing it")
+def _write(text: str) -> None:
+    """Prints; whoever reads may stop, as `head` does."""
+    try:
+        print(text, end="\n" if text and not text.endswith("\n") else "", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _select(source: str, options: argparse.Namespace, every: bool = False) -> list[Module]:
     """The modules asked for; without a pattern the train step, or all of them."""
-    modules = load(source, options.stage)
+    modules, problems = load_path(Path(source), options.stage)
+    options.problems += problems
     if options.module is None:
         return modules if every else modules[:1]
     chosen = [m for m in modules if fnmatch.fnmatchcase(m.name, options.module)]
     if not chosen:
-        names = ", ".join(m.name for m in modules)
-        raise HloError(f"no module is named {options.module!r}; there are {names}.")
+        names = ", ".join(dict.fromkeys(m.name for m in modules))
+        raise HloError(f"no module is named {options.module!r}; there are {names[:500]}.")
     return chosen
 
 
-def _summary(options: argparse.Namespace) -> int:
+def _summary(options: argparse.Namespace) -> Answer:
     summaries = [summarize(module) for module in _select(options.source, options, every=True)]
-    texts = [str(summary) for summary in summaries]
-    _print(options.json, [summary.to_dict() for summary in summaries], "\n\n".join(texts))
-    return 0
+    if options.json:
+        return _as_json([summary.to_dict() for summary in summaries])
+    in_full = len(summaries) if options.all or options.module else 1
+    return Answer(summaries_text(summaries, in_full))
 
 
-def _calls(options: argparse.Namespace) -> int:
+def _calls(options: argparse.Namespace) -> Answer:
     modules = _select(options.source, options)
-    data = [{"module": m.name, "calls": [_as_dict(c) for c in find_calls(m)]} for m in modules]
-    _print(options.json, data, "\n\n".join(calls_text(module) for module in modules))
-    return 0
+    if not options.json:
+        return Answer("\n\n".join(calls_text(module) for module in modules))
+    return _as_json(
+        [{"module": m.name, "calls": [_as_dict(c) for c in find_calls(m)]} for m in modules]
+    )
 
 
 def _as_dict(call: Any) -> dict[str, Any]:
     return {**vars(call), "neighbours": [vars(neighbour) for neighbour in call.neighbours]}
 
 
-def _lint(options: argparse.Namespace) -> int:
+def _lint(options: argparse.Namespace) -> Answer:
     explanation = options.explain.read_bytes() if options.explain else None
     limits = Limits(options.gradient_limit, options.layout_limit, options.collective_limit)
     found = [
@@ -135,44 +129,51 @@ def _lint(options: argparse.Namespace) -> int:
                        only=options.only))
         for m in _select(options.source, options)
     ]  # fmt: skip
+    code = FOUND if any(lint.fails(findings) for _, findings in found) else 0
     form = "json" if options.json else options.format
     if form == "junit":
-        print(formats.junit(found))
-    else:
-        plain = [lint.findings_dict(module, findings) for module, findings in found]
-        text = "\n\n".join(lint.findings_text(module, findings) for module, findings in found)
-        _print(form != "text", formats.sarif(found) if form == "sarif" else plain, text)
-    return int(any(lint.fails(findings) for _, findings in found))
+        return Answer(formats.junit(found), code)
+    if form == "sarif":
+        return _as_json(formats.sarif(found), code)
+    if form == "json":
+        return _as_json([lint.findings_dict(*one) for one in found], code)
+    return Answer("\n\n".join(lint.findings_text(*one) for one in found), code)
 
 
-def _diff(options: argparse.Namespace) -> int:
+def _diff(options: argparse.Namespace) -> Answer:
     before, after = (_select(source, options)[0] for source in (options.source, options.other))
     difference = compare(before, after)
-    _print(options.json, difference.to_dict(), str(difference))
-    return 0
+    return _as_json(difference.to_dict()) if options.json else Answer(str(difference))
 
 
-def _graph(options: argparse.Namespace) -> int:
+def _graph(options: argparse.Namespace) -> Answer:
     found = graph.neighbourhood(_select(options.source, options)[0], options.name, options.depth)
-    if options.svg:
-        options.svg.write_text(to_svg(found))
-    if options.dot:
-        options.dot.write_text(graph.to_dot(found))
-    elif not options.svg:
-        print(graph.to_dot(found), end="")
-    return 0
+    wanted = {options.svg: to_svg, options.dot: graph.to_dot}
+    files = {path: draw for path, draw in wanted.items() if path is not None}
+    for path, draw in files.items():
+        path.write_text(draw(found), encoding="utf-8")
+    return Answer("" if files else graph.to_dot(found))
 
 
-def _html(options: argparse.Namespace) -> int:
+def _html(options: argparse.Namespace) -> Answer:
     text = to_html(_select(options.source, options)[0])
     options.out.write_text(text, encoding="utf-8")
-    print(f"{options.out}: {si(len(text), 'B')}")
-    return 0
+    return Answer(f"{options.out}: {si(len(text), 'B')}")
 
 
-def _print(as_json: bool, data: Any, text: str) -> None:
-    print(json.dumps(data, indent=1) if as_json else text)
+def _as_json(data: Any, code: int = 0) -> Answer:
+    return Answer(json.dumps(data, indent=1), code)
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], Answer]] = {
+    "summary": _summary,
+    "calls": _calls,
+    "lint": _lint,
+    "diff": _diff,
+    "graph": _graph,
+    "html": _html,
+}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(script())

@@ -10,6 +10,7 @@ from typing import Any
 from bk_jax.hlo.arguments import Arguments
 from bk_jax.hlo.calls import batch_size as examples_of
 from bk_jax.hlo.model import HloError, Module
+from bk_jax.hlo.table import printable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +52,13 @@ class Context:
         """Reads the explanation, and the batch size from wherever it is known."""
         table = _as_mapping(explanation)
         examples = batch_size or examples_of(module) or (table or {}).get("batch_size")
-        rows = None if table is None else tuple(table["rows"])
+        rows = None if table is None else tuple(map(_shown, table["rows"]))
         return cls(module, rows, examples, limits, Arguments.read(module, examples))
+
+
+def _shown(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Names as those of the program."""
+    return {name: printable(row[name]) for name in ("path", "kind", "route")}
 
 
 def _as_mapping(explanation: Any) -> Mapping[str, Any] | None:
@@ -66,7 +72,9 @@ def _as_mapping(explanation: Any) -> Mapping[str, Any] | None:
             table = json.loads(table)
         rows = [(row["path"], row["kind"], row["route"]) for row in table["rows"]]
         assert all(isinstance(text, str) for row in rows for text in row)
-    except (ValueError, KeyError, TypeError, AssertionError):
+        examples = table.get("batch_size")
+        assert examples is None or (isinstance(examples, int) and examples >= 0)
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
         raise HloError(
             "the explanation is not one: expected what `.explain(...)` returns, or its `.to_json()`."
         ) from None

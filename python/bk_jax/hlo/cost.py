@@ -12,7 +12,7 @@ import math
 import re
 
 from bk_jax.hlo.calls_cost import call_flops
-from bk_jax.hlo.model import Computation, Instruction, Module
+from bk_jax.hlo.model import Computation, Instruction, Module, remember
 
 MOVEMENT = frozenset({
     "copy", "transpose", "convert", "broadcast", "reshape", "pad", "concatenate", "slice",
@@ -36,7 +36,7 @@ FREE = frozenset({
 _FREE_FOREVER = FREE - {"async-start"}  # which calls a computation
 REDUCTIONS = frozenset({"reduce", "reduce-window", "select-and-scatter", "sort", "map"})
 _WITHOUT_FLOPS = FREE | MOVEMENT | COLLECTIVES
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d{1,18})"\}')
 
 
 @dataclasses.dataclass
@@ -123,8 +123,7 @@ def flops(module: Module, instruction: Instruction) -> int:
     if opcode in _WITHOUT_FLOPS:
         return 0
     if opcode == "fusion":
-        inside = [i for name in instruction.called for i in module.computations[name].instructions]
-        return sum([flops(module, i) for i in inside if i.opcode not in _WITHOUT_FLOPS])
+        return sum([_flops_inside(module, name) for name in instruction.called])
     if opcode == "custom-call":
         shapes = module.operand_shapes(instruction)
         return call_flops(instruction, shapes) if instruction.is_bk_call else 0
@@ -133,6 +132,12 @@ def flops(module: Module, instruction: Instruction) -> int:
     if opcode in REDUCTIONS:
         return sum(shape.size for shape in module.operand_shapes(instruction))
     return instruction.shape.size
+
+
+@remember
+def _flops_inside(module: Module, computation: str) -> int:
+    inside = module.computations[computation].instructions
+    return sum([flops(module, i) for i in inside if i.opcode not in _WITHOUT_FLOPS])
 
 
 def _product_flops(module: Module, instruction: Instruction) -> int:
@@ -170,11 +175,16 @@ _VARIED = frozenset({"fusion", "custom-call"})
 
 
 def _kind_of_fusion(module: Module, instruction: Instruction) -> str:
-    inside = [i for name in instruction.called for i in module.computations[name].instructions]
-    # Fusions and custom calls may say more than their opcode; of the others one of each is enough.
-    distinct = {i.opcode if i.opcode not in _VARIED else i.name: i for i in inside}
-    kinds = {kind_of(module, i) for i in distinct.values() if i.opcode not in FREE}
+    kinds = {kind for name in instruction.called for kind in _kinds_inside(module, name)}
     for kind in ("dot", "convolution", "custom call", "reduction"):
         if kind in kinds:
             return kind
     return "movement" if kinds <= {"movement"} else "elementwise"
+
+
+@remember
+def _kinds_inside(module: Module, computation: str) -> frozenset[str]:
+    inside = module.computations[computation].instructions
+    # Fusions and custom calls may say more than their opcode; of the others one of each is enough.
+    distinct = {i.opcode if i.opcode not in _VARIED else i.name: i for i in inside}
+    return frozenset(kind_of(module, i) for i in distinct.values() if i.opcode not in FREE)

@@ -79,5 +79,14 @@ def _title(summary: Summary) -> str:
 
 def _row(change: Change) -> list[str]:
     unit = "B" if change.group in ("memory", "bytes") or change.name == "bytes" else ""
-    ratio = f"{change.after / change.before:.2f}x" if change.before else "new"
-    return [change.group, change.name, si(change.before, unit), si(change.after, unit), ratio]
+    return [
+        change.group, change.name, si(change.before, unit), si(change.after, unit), _ratio(change),
+    ]  # fmt: skip
+
+
+def _ratio(change: Change) -> str:
+    if not change.before:
+        return "new"
+    if change.after > change.before * 10**6:
+        return "more than 10^6x"
+    return f"{change.after / change.before:.2f}x"

@@ -35,7 +35,8 @@ def neighbourhood(module: Module, name: str, depth: int = 2) -> Graph:
     A picture is for a glance: of many neighbours those with the largest results are shown.
     """
     if name not in module.by_name:
-        close = difflib.get_close_matches(name, module.by_name, n=3, cutoff=0.4)
+        short = [known for known in module.by_name if len(known) < 100]
+        close = difflib.get_close_matches(name[:100], short, n=3, cutoff=0.4)
         hint = f" Did you mean {', '.join(close)}?" if close else ""
         raise HloError(f"{module.name} has no instruction {name!r}.{hint}")
     level, left_out = {name: 0}, 0
@@ -47,6 +48,8 @@ def neighbourhood(module: Module, name: str, depth: int = 2) -> Graph:
             edge = edge[: NEAR if distance == 1 else FAR]
             left_out += len(near) - len(edge)
             level.update(dict.fromkeys(edge, step * distance))
+            if not edge:
+                break
     edges = [(o, n) for n in level for o in dict.fromkeys(module.by_name[n].operands) if o in level]
     return Graph(module, name, _in_levels(_pushed_down(level, edges)), tuple(edges), left_out)
 

@@ -10,6 +10,7 @@ from bk_jax.hlo import rules
 from bk_jax.hlo.collectives import private_collectives
 from bk_jax.hlo.context import Context, Finding, Limits
 from bk_jax.hlo.model import Module
+from bk_jax.hlo.table import counted
 
 Rule = Callable[[Context], Iterator[Finding]]
 
@@ -61,7 +62,7 @@ def findings_text(module: Module, findings: Sequence[Finding]) -> str:
     if not findings:
         return f"{module.name}: nothing found"
     lines = [f"{f.level}: {f.rule}: {f.message}" for f in findings]
-    return "\n".join([f"{module.name}: {len(findings)} findings", *lines])
+    return "\n".join([f"{module.name}: {counted(len(findings), 'finding')}", *lines])
 
 
 def findings_dict(module: Module, findings: Sequence[Finding]) -> dict[str, Any]:

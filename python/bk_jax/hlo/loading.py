@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxlib import version as jaxlib_version
 
-from bk_jax.hlo import cost
+from bk_jax.hlo import cost, schema
 from bk_jax.hlo.memory import read_assignment, read_assignment_text
-from bk_jax.hlo.model import HloError, Memory, Module
+from bk_jax.hlo.model import HloError, HloWarning, Memory, Module
 from bk_jax.hlo.parse import parser
-from bk_jax.hlo.proto import read_numbered
-from bk_jax.hlo.wire import fields, message
+from bk_jax.hlo.read import Names, read_program
+from bk_jax.hlo.table import printable
 
 MAX_BYTES = 1 << 30
 ENDINGS = (".txt", ".hlo", ".pb", ".mlir", ".mlirbc", ".stablehlo")
@@ -36,7 +37,8 @@ def load(source: Any, stage: str = "after") -> list[Module]:
         where that is missing.
 
     Raises:
-      HloError: if there is nothing that can be read.
+      HloError: if there is nothing that can be read. Of a folder, files that can not be read are left
+        out with an `HloWarning`.
 
     >>> import jax, jax.numpy as jnp
     >>> module, = load(jax.jit(lambda x: x @ x).lower(jnp.ones((2, 2))).compile())
@@ -54,8 +56,33 @@ def load(source: Any, stage: str = "after") -> list[Module]:
             "expected a path, a jax.stages.Lowered or a jax.stages.Compiled, got "
             f"{type(source).__name__}."
         )
-    path = Path(source)
-    return train_step_first(_read_folder(path, stage) if path.is_dir() else [read_file(path)])
+    loaded = load_path(Path(source), stage)
+    for problem in loaded.problems:
+        warnings.warn(f"left out {problem}", HloWarning, stacklevel=2)
+    return loaded.modules
+
+
+class Loaded(NamedTuple):
+    """Modules, the train step first, and why files of a folder are not among them."""
+
+    modules: list[Module]
+    problems: list[str]
+
+
+def load_path(path: Path, stage: str = "after") -> Loaded:
+    """The programs of a file or a folder; a folder may hold some that can not be read."""
+    if not path.is_dir():
+        return Loaded([read_file(path)], [])
+    modules, problems = [], []
+    for file in dumped_files(path, stage):
+        try:
+            modules.append(read_file(file))
+        except HloError as error:
+            problems.append(str(error))
+    if not modules:
+        others = f" And {len(problems) - 1} more of this folder." if problems[1:] else ""
+        raise HloError(problems[0] + others)
+    return Loaded(train_step_first(modules), problems)
 
 
 def train_step_first(modules: Iterable[Module]) -> list[Module]:
@@ -66,17 +93,23 @@ def train_step_first(modules: Iterable[Module]) -> list[Module]:
     return sorted(modules, key=lambda m: (-len(m.bk_calls), -cost.total(m).flops))
 
 
+def size_of(path: Path, stage: str) -> int:
+    """Bytes of the files that would be read."""
+    files = dumped_files(path, stage) if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def _from_compiled(compiled: Any) -> list[Module]:
     executable = compiled.runtime_executable()
     modules = []
     for found in executable.hlo_modules():
         data = found.as_serialized_hlo_module_proto()
-        module, names = read_numbered(data, "Compiled", "after")
+        module, names = read_program(data, "Compiled", "after")
         modules.append(dataclasses.replace(module, memory=_compiled_memory(compiled, names)))
     return modules
 
 
-def _compiled_memory(compiled: Any, names: dict[int, str]) -> Memory | None:
+def _compiled_memory(compiled: Any, names: Names) -> Memory | None:
     analysis = compiled.memory_analysis()
     if analysis is None or not analysis.serialized_buffer_assignment_proto:
         return None
@@ -86,8 +119,7 @@ def _compiled_memory(compiled: Any, names: dict[int, str]) -> Memory | None:
 
 def _from_lowered(lowered: Any) -> Module:
     text = lowered.as_text(debug_info=True).encode()
-    module, _ = read_numbered(parser.canonical("M", text), "Lowered", "before")
-    return module
+    return read_program(parser.canonical("M", text), "Lowered", "before").module
 
 
 def read_file(path: Path) -> Module:
@@ -96,12 +128,17 @@ def read_file(path: Path) -> Module:
         data = _contents(path)
         return _read(path, data)
     except HloError as error:
-        raise HloError(f"{path}: {error} (read with jaxlib {jaxlib_version.__version__})") from None
+        why = f"{error} (read with jaxlib {jaxlib_version.__version__})"
+    except MemoryError:
+        why = "it takes more memory than is allowed (--memory)."
     except OSError as error:
-        raise HloError(f"{path}: {error.strerror or error}") from None
+        why = error.strerror or str(error)
+    raise HloError(printable(f"{path}: {why}"))
 
 
 def _contents(path: Path) -> bytes:
+    if not path.is_file() and path.exists():
+        raise HloError("not a regular file.")
     size = path.stat().st_size
     if not size:
         raise HloError("the file is empty.")
@@ -111,14 +148,16 @@ def _contents(path: Path) -> bytes:
 
 
 def _read(path: Path, data: bytes) -> Module:
-    ending = path.suffix.lower()
+    ending, source = path.suffix.lower(), printable(str(path))
     stage = "before" if "before_optimizations" in path.name or ending in _MLIR else "after"
     if ending == ".pb":
-        return _read_proto(data, str(path), stage)
+        return _read_proto(data, source, stage)
     if ending in _MLIR or data.startswith(b"ML\xefR"):
-        return read_numbered(parser.canonical("M", _checked(ending, data)), str(path), "before")[0]
+        program = parser.canonical("M", _checked(ending, data))
+        return read_program(program, source, "before").module
     if b"HloModule" in data[:4096]:
-        module, _ = read_numbered(parser.canonical("T", _checked(ending, data)), str(path), stage)
+        program = parser.canonical("T", _checked(ending, data))
+        module = read_program(program, source, stage).module
         return dataclasses.replace(module, memory=_memory_beside(path))
     raise HloError(
         "neither HLO text (it would begin with `HloModule`) nor a file that ends in "
@@ -140,13 +179,13 @@ def _checked(ending: str, data: bytes) -> bytes:
 
 def _read_proto(data: bytes, source: str, stage: str) -> Module:
     """A `HloProto` (as dumped, with buffers) or a bare `HloModuleProto`."""
-    top = list(fields(data))
-    is_bare = any(key == 2 for key, _ in top)
-    program = data if is_bare else message(dict(top).get(1, b""))
-    buffers = b"" if is_bare else message(dict(top).get(3, b""))
+    found = schema.parse("File", data)
+    is_bare = bool(found.entry_name)
+    program = data if is_bare else found.program
+    buffers = b"" if is_bare else found.buffers
     if not program:
         raise HloError("a protocol buffer without a program.")
-    module, names = read_numbered(parser.canonical("P", program), source, stage)
+    module, names = read_program(parser.canonical("P", program), source, stage)
     if not buffers:
         return module
     return dataclasses.replace(module, memory=read_assignment(buffers, names))
@@ -154,11 +193,13 @@ def _read_proto(data: bytes, source: str, stage: str) -> Module:
 
 def _memory_beside(path: Path) -> Memory | None:
     report = path.with_name(f"{path.stem}-buffer-assignment.txt")
-    return read_assignment_text(report.read_text(errors="replace")) if report.is_file() else None
+    if not report.is_file():
+        return None
+    return read_assignment_text(_contents(report).decode("utf-8", "replace"))
 
 
-def _read_folder(folder: Path, stage: str) -> list[Module]:
-    """One program for every module of a dump; serialized files go before text, they say more."""
+def dumped_files(folder: Path, stage: str) -> list[Path]:
+    """One file for every module of a dump; serialized files go before text, they say more."""
     chosen: dict[str, tuple[tuple[bool, bool], Path]] = {}
     for path in sorted(folder.iterdir()):
         match = _DUMPED.match(path.name)
@@ -174,7 +215,7 @@ def _read_folder(folder: Path, stage: str) -> list[Module]:
             f"{folder}: no program of XLA in it. Make one with "
             "XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_text --xla_dump_hlo_as_proto'."
         )
-    return [read_file(path) for path in paths]
+    return paths
 
 
 def _loose_files(folder: Path) -> list[Path]:

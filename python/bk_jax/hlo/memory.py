@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from bk_jax.hlo import schema
 from bk_jax.hlo.model import Buffer, Memory, Place
-from bk_jax.hlo.wire import fields, integers, message, number
+from bk_jax.hlo.table import printable
 
-_ALLOCATION = re.compile(r"^allocation \d+: size (\d+)(.*)$")
+_ALLOCATION = re.compile(r"^allocation \d+: size (\d{1,18})\b(.*)$")
 _VALUE = re.compile(
-    r"^ value: <\d+ ([^\s{]+)(?:\{([\d,]*)\})?[^@]*@\d+> \(size=(\d+),offset=(\d+)\)"
+    r"^ value: <\d+ ([^\s{]++)(?:\{([\d,]{0,99})\})?[^@]*+@\d+> "
+    r"\(size=(\d{1,18}),offset=(\d{1,18})\)"
 )
 
 
 _KINDS = ("thread-local", "constant", "argument", "output")  # the first that fits; else temporary
-
-
-class _Allocation(NamedTuple):
-    kind: str
-    size: int
-    assigned: list[tuple[int, int]]  # logical buffer and offset
 
 
 class _Value(NamedTuple):
@@ -35,50 +31,29 @@ class _Value(NamedTuple):
 
 def read_assignment(data: bytes, names: Mapping[int, str], peak: int | None = None) -> Memory:
     """From a serialized `BufferAssignmentProto`; `names` are instructions by number."""
-    values: dict[int, _Value] = {}
-    allocations: list[_Allocation] = []
-    for key, value in fields(data):
-        if key == 1:
-            ident, logical = _logical_buffer(message(value), names)
-            values[ident] = logical
-        elif key == 3:
-            allocations.append(_allocation(message(value)))
+    found = schema.parse("Buffers", data)
+    values = {value.id: _value(value, names) for value in found.values}
+    allocations = [(_flagged(allocation), allocation.size) for allocation in found.allocations]
     placed = [
-        (place, allocation.kind, offset, values[ident])
-        for place, allocation in enumerate(allocations)
-        for ident, offset in allocation.assigned
-        if ident in values
+        (number, _flagged(allocation), assigned.offset, values[assigned.value])
+        for number, allocation in enumerate(found.allocations)
+        for assigned in allocation.assigned
+        if assigned.value in values
     ]
-    return _memory(((a.kind, a.size) for a in allocations), peak, placed)
+    return _memory(allocations, peak, placed)
 
 
-def _logical_buffer(data: bytes, names: Mapping[int, str]) -> tuple[int, _Value]:
-    found = dict(fields(data))
-    owner, index = 0, []
-    for key, value in fields(message(found.get(3, b""))):
-        if key == 4:
-            owner = number(value)
-        elif key == 3:
-            index += integers(value)
-    name = names.get(owner, f"#{owner}")
-    return number(found.get(1, 0)), _Value(name, tuple(index), number(found.get(2, 0)))
+def _value(found: Any, names: Mapping[int, str]) -> _Value:
+    number = found.place.instruction
+    return _Value(names.get(number, f"#{number}"), tuple(found.place.path), found.size)
 
 
-def _allocation(data: bytes) -> _Allocation:
-    size, flags, assigned = 0, set(), []
-    for key, value in fields(data):
-        if key == 9:
-            place = dict(fields(message(value)))
-            assigned.append((number(place.get(1, 0)), number(place.get(2, 0))))
-        elif key == 2:
-            size = number(value)
-        elif key in _FLAGS and value:
-            flags.add(_FLAGS[key])
-    kind = next((kind for kind in _KINDS if kind in flags), "temporary")
-    return _Allocation(kind, size, assigned)
-
-
-_FLAGS = {3: "thread-local", 5: "argument", 7: "output", 12: "constant"}
+def _flagged(allocation: Any) -> str:
+    flags = (
+        allocation.is_thread_local, allocation.is_constant, allocation.is_argument,
+        allocation.is_output,
+    )  # fmt: skip
+    return next((kind for kind, flag in zip(_KINDS, flags, strict=True) if flag), "temporary")
 
 
 def read_assignment_text(text: str) -> Memory | None:
@@ -90,7 +65,7 @@ def read_assignment_text(text: str) -> Memory | None:
             allocations.append((_kind_of(match.group(2)), int(match.group(1))))
         elif allocations and (match := _VALUE.match(line)):
             index = tuple(int(i) for i in (match.group(2) or "").split(",") if i)
-            value = _Value(match.group(1), index, int(match.group(3)))
+            value = _Value(printable(match.group(1)), index, int(match.group(3)))
             placed.append((len(allocations) - 1, allocations[-1][0], int(match.group(4)), value))
     return _memory(allocations, None, placed) if allocations else None
 

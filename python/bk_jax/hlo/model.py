@@ -6,14 +6,20 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+Result = TypeVar("Result")
 
 BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
 
 class HloError(ValueError):
     """A file or object that can not be read as a program of XLA; the message says why."""
+
+
+class HloWarning(UserWarning):
+    """A file of a folder that was left out, because it can not be read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +97,11 @@ class Instruction(NamedTuple):
         return dict(_ATTRIBUTE.findall(self.config)) if self.opcode == "custom-call" else {}
 
 
-_ATTRIBUTE = re.compile(r'(\w+) = ("[^"]*"|dense<[^>]*> : tensor<[^>]*>|array<[^>]*>|[^,}]+)')
+# Bounded, and without steps back: what a text costs grows with its length only.
+_ATTRIBUTE = re.compile(
+    r'\b(\w++) = ("[^"]{0,999}+"|dense<[^>]{0,999}+> : tensor<[^>]{0,99}+>|array<[^>]{0,999}+>'
+    r"|[^,}]{1,999})"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,6 +183,11 @@ class Module:
         return sites
 
     @functools.cached_property
+    def remembered(self) -> dict[str, dict[str, Any]]:
+        """What functions have found out about computations (`remember`)."""
+        return {}
+
+    @functools.cached_property
     def scopes(self) -> dict[str, tuple[str, ...]]:
         """Name stacks around computations, as far as `stacks.py` has found them."""
         return {}
@@ -203,3 +218,19 @@ class Module:
     def operand_shapes(self, instruction: Instruction) -> list[Shape]:
         """Shapes of what an instruction reads."""
         return [self.by_name[name].shape for name in instruction.operands]
+
+
+def remember(function: Callable[[Module, str], Result]) -> Callable[[Module, str], Result]:
+    """Of a function of a module and the name of a computation: computes it once for each.
+
+    A computation may be called twice by one that is called twice, and so on.
+    """
+
+    @functools.wraps(function)
+    def known(module: Module, computation: str) -> Result:
+        found = module.remembered.setdefault(function.__qualname__, {})
+        if computation not in found:
+            found[computation] = function(module, computation)
+        return found[computation]
+
+    return known

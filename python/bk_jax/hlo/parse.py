@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,8 +13,12 @@ from pathlib import Path
 from typing import IO
 
 from bk_jax.hlo.model import HloError
+from bk_jax.hlo.table import si
 
 SECONDS = 300  # for one file
+# Memory for a program of some bytes: jaxlib takes 20 to 60 for each byte of a text. A text may also name
+# constants without their values, which then exist as zeros; one of 400 MB takes 2 GB.
+MEMORY, MEMORY_PER_BYTE, MOST_MEMORY = 2 << 30, 100, 16 << 30
 LARGE = 16 << 20  # bytes of a program after which the worker has grown large
 # The parser makes millions of small objects. If glibc asks the system for memory in large pieces and
 # keeps it, a dump of 50 MB is parsed in 5.6 s instead of 6.5 s.
@@ -32,6 +37,7 @@ class Parser:
         self._errors: IO[bytes] | None = None
         self._lock = threading.Lock()
         self._is_ended = False
+        self.memory: int | None = None  # bytes for a program, whatever its size
 
     def start(self) -> None:
         """Starts the worker before it is needed: it loads jaxlib meanwhile."""
@@ -44,18 +50,21 @@ class Parser:
             process = self._running()
             timer = threading.Timer(SECONDS, process.kill)
             timer.start()
+            memory = memory_for(len(data)) if self.memory is None else self.memory
             try:
-                status, answer = _exchange(process, kind, data)
+                status, answer = _exchange(process, kind, memory, data)
             except (BrokenPipeError, EOFError):
                 process.wait()
-                raise HloError(f"jaxlib's parser stopped on it. {self._last_words()}") from None
+                raise HloError(self._why_it_stopped(process, memory)) from None
             finally:
                 timer.cancel()
             if len(answer) > LARGE:
                 process.kill()  # gives back what it holds, many times the program
                 self._is_ended = True
         if status == b"-":
-            raise HloError(_shortened(answer.decode("utf-8", "replace")))
+            why = _shortened(answer.decode("utf-8", "replace"))
+            is_memory = "RESOURCE_EXHAUSTED" in why or "MemoryError" in why
+            raise HloError(f"{why.rstrip('.')}. {_allowed(memory)}" if is_memory else why)
         return answer
 
     def close(self) -> None:
@@ -85,18 +94,33 @@ class Parser:
             )
         return self._process
 
-    def _last_words(self) -> str:
+    def _why_it_stopped(self, process: subprocess.Popen[bytes], memory: int) -> str:
         assert self._errors is not None
         self._errors.seek(0)
-        lines = self._errors.read().decode("utf-8", "replace").splitlines()
+        lines = self._errors.read(1 << 20).decode("utf-8", "replace").splitlines()
         fatal = [line for line in lines if line.startswith("F")]
-        return (fatal or lines or ["It said nothing."])[0][:300]
+        words = (fatal or lines or ["It said nothing."])[0][:300]
+        if process.returncode == -signal.SIGKILL:
+            words = f"It was ended, at the latest after {SECONDS} seconds."
+        return f"jaxlib's parser stopped on it. {words} {_allowed(memory)}"
 
 
-def _exchange(process: subprocess.Popen[bytes], kind: str, data: bytes) -> tuple[bytes, bytes]:
+def memory_for(size: int) -> int:
+    """Bytes of memory that a program of some size may take."""
+    return min(MEMORY + MEMORY_PER_BYTE * size, MOST_MEMORY)
+
+
+def _allowed(memory: int) -> str:
+    return f"It could take {si(memory, 'B')} of memory (--memory allows more)."
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], kind: str, memory: int, data: bytes
+) -> tuple[bytes, bytes]:
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(kind.encode() + len(data).to_bytes(8, "big") + data)
+    numbers = memory.to_bytes(8, "big") + len(data).to_bytes(8, "big")
+    process.stdin.write(kind.encode() + numbers + data)
     process.stdin.flush()
     head = process.stdout.read(9)
     answer = process.stdout.read(int.from_bytes(head[1:], "big"))

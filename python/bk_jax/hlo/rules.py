@@ -91,7 +91,7 @@ def weight_gradient_dots(context: Context) -> Iterator[Finding]:
         yield _finding(
             context, "weight-gradient-dot", "error", instruction, instruction.shape.nbytes,
             f"{instruction.opcode} {instruction.name} makes the weight gradient {instruction.shape}, "
-            f"{si(flops)}flop, beside our calls: {_stack(context, instruction)}",
+            f"{si(flops, 'flop')}, beside our calls: {_stack(context, instruction)}",
         )  # fmt: skip
 
 

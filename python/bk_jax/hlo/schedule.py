@@ -14,10 +14,9 @@ not, such as in a program that is only lowered, every value has memory of its ow
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
-
-import numpy as np
 
 from bk_jax.hlo.model import Instruction, Module, Place, Shape
 
@@ -152,11 +151,11 @@ def _paths(shape: Shape) -> list[tuple[int, ...]]:
 
 
 def _sum(length: int, buffers: list[Live]) -> tuple[int, ...]:
-    change = np.zeros(length + 1, np.int64)
+    change = [0] * (length + 1)
     for buffer in buffers:
         change[buffer.start] += buffer.nbytes
         change[buffer.stop + 1] -= buffer.nbytes
-    return tuple(np.cumsum(change)[:length].tolist())
+    return tuple(itertools.accumulate(change[:length]))
 
 
 def _base(module: Module) -> int:

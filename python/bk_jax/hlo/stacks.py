@@ -13,7 +13,8 @@ from bk_jax.hlo import cost
 from bk_jax.hlo.model import Instruction, Module
 
 MOST = 32  # stacks of one instruction
-_SCOPE = re.compile(r"bk\.(keep|norm|sum)\[(.*?)\](?=/|$)")
+_SCOPES = ("bk.keep[", "bk.norm[", "bk.sum[")
+_CLOSED = re.compile(r"\](?=/|$)")
 
 
 def name_stacks(module: Module, instruction: Instruction) -> tuple[str, ...]:
@@ -46,8 +47,12 @@ def layers_in(stack: str) -> tuple[str, ...]:
     >>> layers_in("jit(step)/bk.norm[block/query,block/key]/cond/branch_0_fun/ffi_call")
     ('block/query', 'block/key')
     """
-    found = _SCOPE.findall(stack)
-    return tuple(found[-1][1].split(",")) if found else ()
+    start = max(stack.rfind(scope) for scope in _SCOPES)
+    if start < 0:
+        return ()
+    inside = stack[stack.index("[", start) + 1 :]
+    end = _CLOSED.search(inside)
+    return tuple(inside[: end.start()].split(",")) if end else ()
 
 
 def layers_of(module: Module, instruction: Instruction) -> tuple[str, ...]:

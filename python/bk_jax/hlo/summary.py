@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from bk_jax.hlo import cost
 from bk_jax.hlo.calls import batch_size
 from bk_jax.hlo.model import Buffer, Module
-from bk_jax.hlo.table import cut, si, table
+from bk_jax.hlo.table import counted, cut, si, table
 
 LARGEST = 8
 
@@ -44,12 +45,18 @@ class Summary:
         """For JSON."""
         return {**dataclasses.asdict(self), "flops": self.flops, "bytes": self.nbytes}
 
-    def __str__(self) -> str:
-        batch = f", {self.batch_size} examples" if self.batch_size else ""
+    @property
+    def headline(self) -> str:
+        """All of it in one line."""
+        batch = f", {counted(self.batch_size, 'example')}" if self.batch_size else ""
         stage = f" ({self.stage} optimizations)" if self.stage else ""
+        size = counted(self.instructions, "instruction")
+        cost = f"{si(self.flops, 'flop')}, {si(self.nbytes, 'B')} moved"
+        return f"{self.name}{stage}: {size}, {cost}{batch}"
+
+    def __str__(self) -> str:
         parts = [
-            f"{self.name}{stage}: {self.instructions} instructions, {si(self.flops)}flop, "
-            f"{si(self.nbytes, 'B')} moved{batch}",
+            self.headline,
             table(["kind", "runs", "flop", "bytes"], _cost_rows(self.costs), "  "),
             table(["custom call", "count"], [[k, str(v)] for k, v in self.custom_calls.items()], "  "),
             _counts_line(self.op_counts),
@@ -77,6 +84,16 @@ def summarize(module: Module) -> Summary:
         largest_buffers=_largest(module),
         largest_are_assigned=module.memory is not None,
     )
+
+
+def summaries_text(summaries: Sequence[Summary], in_full: int) -> str:
+    """The first ones in full, one line for each of the others."""
+    texts, others = [str(summary) for summary in summaries[:in_full]], summaries[in_full:]
+    if others:
+        them = "it" if len(others) == 1 else "them"
+        head = f"{counted(len(others), 'other module')} (--all shows {them} in full):"
+        texts.append("\n".join([head, *(f"  {summary.headline}" for summary in others)]))
+    return "\n\n".join(texts)
 
 
 def _memory(module: Module) -> dict[str, int | None]:

@@ -1,8 +1,9 @@
 """The process that runs jaxlib's parsers: a file that makes them abort ends this process only.
 
-Reads requests from standard input and answers on standard output, both as a letter, a length of eight
-bytes and as many bytes: `T` HLO text, `P` serialized HLO, `M` StableHLO; `+` serialized HLO, `-` why
-not. It imports jaxlib alone, not JAX.
+Requests come on standard input: a letter (`T` HLO text, `P` serialized HLO, `M` StableHLO), the memory
+that may be taken for it and its length, eight bytes each, and the program. Answers go to standard
+output: a letter (`+` serialized HLO, `-` why not), a length and as many bytes. It imports jaxlib alone,
+not JAX.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import importlib
 import sys
 from typing import Any, BinaryIO
 
-MEMORY_LIMIT = 16 << 30  # address space; a broken file may ask for any amount
+HEAD = 17  # bytes of a request before the program
 
 
 def canonical(kind: bytes, data: bytes) -> bytes:
@@ -33,28 +34,35 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answers until the input ends."""
     with contextlib.suppress(ImportError):  # which the first answer tells
         importlib.import_module("jaxlib._hlo")  # while the first program is on its way
-    while head := requests.read(9):
-        data = requests.read(int.from_bytes(head[1:], "big"))
+    while head := requests.read(HEAD):
+        memory, size = (int.from_bytes(part, "big") for part in (head[1:9], head[9:]))
+        limit_memory(memory)
+        data = requests.read(size)
         try:
             status, answer = b"+", canonical(head[:1], data)
         except Exception as error:  # jaxlib raises several types; the text is what counts
-            status, answer = b"-", str(error).encode()
+            status, answer = b"-", (str(error) or repr(error)).encode("utf-8", "replace")
         answers.write(status + len(answer).to_bytes(8, "big") + answer)
         answers.flush()
 
 
-def limit_memory() -> None:
-    """Where the system can: memory beyond the limit is refused."""
+def limit_memory(more: int) -> None:
+    """From now on this process may take `more` bytes than it has, where the system can tell.
+
+    Address space is what counts; threads of libraries may have taken much of it before.
+    """
     try:
         import resource
-    except ImportError:
+
+        with open("/proc/self/statm") as file:
+            taken = int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = MEMORY_LIMIT if hard == resource.RLIM_INFINITY else min(hard, MEMORY_LIMIT)
+    limit = taken + more if hard == resource.RLIM_INFINITY else min(hard, taken + more)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 if __name__ == "__main__":
-    limit_memory()
     serve(sys.stdin.buffer, sys.stdout.buffer)
