@@ -243,7 +243,7 @@ def test_the_run_ends_before_the_step_that_spends_too_much(tmp_path):
         evaluate=lambda params: kept.append(params) or {"accuracy": np.nan},
         console=rich.console.Console(file=printed, width=40),
     )  # fmt: skip
-    assert (result.steps, result.stopped) == (5, "budget")
+    assert (result.steps, result.stopped) == (5, "stop_at_epsilon")
     assert result.epsilon == PLAN.epsilon(5)
     equal(params, PARAMS)  # neither these nor what evaluate has seen is taken away
     assert len({np.asarray(seen["w"]).tobytes() for seen in kept}) == 3
@@ -256,7 +256,7 @@ def check_lines(lines):
     assert f": epsilon {PLAN.epsilon(2):.3g}, " in lines[0]
     assert "examples/s, accuracy nan [not private: loss 0." in lines[0]
     spent = f"epsilon {PLAN.epsilon(5):.3g} at delta 0.001"
-    assert lines[-1] == f"budget after 5 of 8 steps: {spent}"
+    assert lines[-1] == f"stop_at_epsilon after 5 of 8 steps: {spent}"
 
 
 def check_files(folder):

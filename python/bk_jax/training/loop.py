@@ -33,7 +33,8 @@ class Result(NamedTuple):
       optimizer_state: of the optimizer.
       steps: steps on record, those that were forfeited included.
       epsilon: what these have spent.
-      stopped: `"budget"` when nothing is left to take, `"interrupted"` when someone asked to stop.
+      stopped: `"budget"` when no step of the plan is left, `"stop_at_epsilon"` when there are some but
+        the next would spend more than that, `"interrupted"` when someone asked to stop.
       history: points along the way. Their losses and clipped shares are NOT PRIVATE.
     """
 
@@ -141,7 +142,7 @@ def fit(
         recorder = Recorder(plan, folder, points, evaluate, progress, target)
         run = Run(ledger, loader, make_step(grad_fn, optimizer, fixed), checkpoints, recorder)
         state = run.go(checkpoints.restore(state), limit, checkpoint_every, every)
-        stopped = "budget" if ledger.steps >= limit else "interrupted"
+        stopped = _reason(ledger.steps, limit, plan)
         progress.line(
             f"{stopped} after {ledger.steps} of {plan.steps} steps: "
             f"epsilon {ledger.epsilon():.3g} at delta {plan.delta:g}"
@@ -166,6 +167,13 @@ def steps_within(plan: PrivacyPlan, epsilon: float | None) -> int:
             f"{plan.epsilon(1):.3g}. Ask bk_jax.privacy.plan for a plan with this target_epsilon."
         )
     return count
+
+
+def _reason(taken: int, limit: int, plan: PrivacyPlan) -> str:
+    """Why the run is over; see `Result.stopped`."""
+    if taken < limit:
+        return "interrupted"
+    return "budget" if taken >= plan.steps else "stop_at_epsilon"
 
 
 def _open(path: Path, plan: PrivacyPlan, key: Any, **told: Any) -> Ledger:
