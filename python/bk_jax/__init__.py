@@ -33,7 +33,7 @@ __all__ = [
 # Where the public names stand. No module among them has the name of a function in it: importing that
 # module would put it in the function's place.
 _FUNCTIONS = {
-    "BatchSizedConstantWarning": "sharing",
+    "BatchSizedConstantWarning": "program.shared_data",
     "DPValueAndGrad": "api",
     "Stats": "api",
     "clipped_value_and_grad": "api",

@@ -25,6 +25,7 @@ from bk_jax.program.trace import Parameters, Signature, Traced, arrays_of, merge
 from bk_jax.relations import CHANGED, relation_name
 from bk_jax.sharding.manual import Manual, check_noise
 from bk_jax.sharding.manual import find as find_manual
+from bk_jax.sharding.mesh_check import check_mesh
 from bk_jax.sharding.varying import vary
 from bk_jax.summing.clipped_sum import Task, clipped_sum
 from bk_jax.summing.microbatch import in_microbatches
@@ -230,6 +231,7 @@ class DPValueAndGrad:
     ) -> Any:
         """Computes the value and the private gradient; see `dp_value_and_grad`."""
         validate.key_given(key, self.noise_multiplier)
+        check_mesh(args, kwargs)
         call = read_call(self.loss_fn, self.signature, args, kwargs)
         if key is not None:
             check_noise(call.manual, key)
@@ -253,6 +255,7 @@ class DPValueAndGrad:
         [3.]
         >>> grads = grad_fn.release(parts[0] + parts[1], key=bk_jax.random.key())
         """
+        check_mesh(args, kwargs)
         call = read_call(self.loss_fn, self.signature, args, kwargs)
         return self._clipped_sums(call, is_padding_example)
 

@@ -17,7 +17,6 @@ from bk_jax.program.shared_data import check_shared, warn_constants
 from bk_jax.program.trace import Parameters, Signature, Traced, flatten_parameters, trace_loss
 from bk_jax.sharding import manual as manual_axes
 from bk_jax.sharding.manual import Manual
-from bk_jax.sharding.mesh_check import check_mesh
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +52,6 @@ def read_call(
     kwargs: Mapping[str, Any],
 ) -> Call:
     """Checks the arguments and sorts them by their roles."""
-    check_mesh(args, kwargs)
     args, kwargs = refuse_derivatives((args, dict(kwargs)))
     validate.argument_count(len(args), signature.roles)
     parameters = flatten_parameters(args, signature.argnums)
