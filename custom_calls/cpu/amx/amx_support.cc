@@ -37,8 +37,12 @@ uint64_t ReadXcr0() {
 }
 
 // Palette 1, leaf 0x1d: bytes of a tile, bytes of a row, number of tiles, rows.
+// Some hypervisors hide that leaf; then the room for tiles in a saved state,
+// leaf 0xd, says the same of the only palette that there is.
 bool HasWholeTiles() {
+  constexpr unsigned kTileDataBytes = 8 * 16 * 64;
   const Cpuid palette = ReadCpuid(0x1d, 1);
+  if (palette.a == 0) return ReadCpuid(0xd, 18).a == kTileDataBytes;
   return palette.a >> 16 >= 1024 && (palette.b & 0xffff) >= 64 &&
          palette.b >> 16 >= 8 && (palette.c & 0xffff) >= 16;
 }
