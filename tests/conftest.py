@@ -20,6 +20,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("support")
+
+from support.quick import compile_quickly  # noqa: E402  (after the path)
+
+compile_quickly()
 jax.config.update("jax_check_tracer_leaks", True)
 
 from bk_jax import _native  # noqa: E402  (after the strict modes)

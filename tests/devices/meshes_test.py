@@ -15,18 +15,11 @@ import numpy as np
 import pytest
 from support.documents import ROOT, python_blocks
 from support.process import PACKAGE, TESTS
+from support.quick import FLAGS
 from support.tolerance import eps
 
 MODELS = ("transformer", "resnet", "experts")
 LAYOUTS = ("data", "fsdp", "tensor")
-
-
-# Plain loops compile faster than XLA's fusion emitters do, and every program runs once.
-QUICK = [
-    "--xla_backend_optimization_level=0",
-    "--xla_cpu_use_fusion_emitters=false",
-    "--xla_llvm_disable_expensive_passes=true",
-]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +28,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = tmp_path_factory.mktemp("eight") / "found.json"
     program = Path(__file__).with_name("eight.py")
     environment = os.environ | {
-        "XLA_FLAGS": " ".join(["--xla_force_host_platform_device_count=8", *QUICK]),
+        "XLA_FLAGS": " ".join(["--xla_force_host_platform_device_count=8", *FLAGS]),
         "JAX_CHECK_TRACER_LEAKS": "0",  # it compiles eager operations at every call
         "PYTHONPATH": os.pathsep.join(map(str, (PACKAGE, TESTS))),
     }
