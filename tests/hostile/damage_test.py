@@ -22,7 +22,7 @@ from hostile.runs import PLAN, new_run
 pytestmark = pytest.mark.usefixtures("visible_keys")
 
 PAGE = 4096
-ERROR = "can not be relied on as a ledger"
+ERROR = "cannot be relied on as a ledger"
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_one_damaged_page_may_have_been_a_step(page, steps):
 def test_a_damaged_page_of_a_spent_ledger_changes_nothing(run):
     with privacy.open_ledger(run.path, forfeit=True) as ledger:
         list(ledger)
-    run.path.write_bytes(damaged(run.path.read_bytes(), 100, "flip", 1))
+    run.path.write_bytes(damaged(run.path.read_bytes(), PAGE + 100, "flip", 1))
     with privacy.open_ledger(run.path, forfeit=True) as ledger:
         assert ledger.steps == PLAN.steps
 
@@ -94,7 +94,7 @@ def contents(run):
             yield run.path.read_bytes()
 
 
-def test_pages_of_different_times_are_put_together_by_nobody(run):
+def test_pages_of_different_times_are_not_put_together(run):
     """Records 3 and 2, 3 and 4, 5 and 4, 5 and 6, 7 and 6: pages 0 hold even ones."""
     two, three, _, _, six = contents(run)
     for first, second, steps in ((two, two, 2), (three, two, 3), (three, three, 3)):

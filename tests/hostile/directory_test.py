@@ -1,4 +1,4 @@
-"""The other files of a run: what can not be read is named, with what to do, and never waited for."""
+"""The other files of a run: what cannot be read is named, with what to do, and never waited for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bk_jax.training.checkpoints import Checkpoints, place_of_latest
 
 # One array: tensorstore reads several at once, and the second failure would find no listener.
 STATE = {"w": np.arange(4, dtype=np.float32)}
-UNREADABLE = r"the checkpoint .*/6 can not be read \(.*delete this folder and pass forfeit=True"
+UNREADABLE = r"the checkpoint .*/6 cannot be read \(.*delete this folder and pass forfeit=True"
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def huge(path):
 
 
 @pytest.mark.parametrize("attack", [emptied, garbled, deep, lost, device, pipe, huge])
-def test_a_checkpoint_whose_place_can_not_be_read_is_named(folder, attack):
+def test_a_checkpoint_whose_place_cannot_be_read_is_named(folder, attack):
     attack(folder / "6" / "ledger" / "metadata")
     with pytest.raises(ValueError, match=UNREADABLE):
         place_of_latest(folder)
@@ -87,7 +87,7 @@ def test_a_checkpoint_whose_place_can_not_be_read_is_named(folder, attack):
 
 @pytest.mark.parametrize("attack", [emptied, garbled, lost, device, pipe])
 @pytest.mark.parametrize("file", ["_METADATA", "manifest.ocdbt"])
-def test_a_checkpoint_whose_state_can_not_be_read_is_named(folder, attack, file):
+def test_a_checkpoint_whose_state_cannot_be_read_is_named(folder, attack, file):
     attack(folder / "6" / "state" / file)
     with pytest.raises(ValueError, match=UNREADABLE):
         restored(folder)
@@ -112,7 +112,7 @@ def test_points_come_back(tmp_path):
 
 
 @pytest.mark.parametrize("attack", [emptied, garbled, deep, device, pipe, huge])
-def test_a_history_that_can_not_be_read_is_named(tmp_path, attack):
+def test_a_history_that_cannot_be_read_is_named(tmp_path, attack):
     path = tmp_path / "history.json"
     history.save(path, [POINT])
     attack(path)

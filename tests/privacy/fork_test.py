@@ -221,5 +221,5 @@ def test_a_ledger_of_the_first_format_goes_on_as_a_fork(original):
 def test_a_ledger_of_the_first_format_that_makes_no_sense_is_refused(original, change):
     of_the_first_format(original, **change)
     for fork in (False, True):
-        with pytest.raises(privacy.LedgerError, match="can not be relied on as a ledger"):
+        with pytest.raises(privacy.LedgerError, match="cannot be relied on as a ledger"):
             go_on(original, fork=fork)

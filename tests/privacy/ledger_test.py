@@ -294,7 +294,7 @@ def test_a_file_system_without_locks_is_refused(path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
-    with pytest.raises(privacy.LedgerError, match=r"can not be locked \(No locks available\)"):
+    with pytest.raises(privacy.LedgerError, match=r"cannot be locked \(No locks available\)"):
         privacy.open_ledger(path, PLAN)
     assert not path.exists()
 

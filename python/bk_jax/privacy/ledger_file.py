@@ -138,7 +138,7 @@ def _lock(path: Path, descriptor: int) -> None:
         ) from error
     except OSError as error:
         raise LedgerError(
-            f"{path} can not be locked ({error.strerror}), so two processes could take the same keys. "
+            f"{path} cannot be locked ({error.strerror}), so two processes could take the same keys. "
             "Keep the ledger on a file system with locks, such as a local disk."
         ) from error
 

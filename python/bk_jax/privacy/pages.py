@@ -41,7 +41,7 @@ def newest(path: Path, content: bytes) -> Record:
 def damaged(path: Path, why: str) -> LedgerError:
     """What is wrong with a file, and what can be done."""
     return LedgerError(
-        f"{path} can not be relied on as a ledger ({why}): nobody knows what has been spent. What is "
+        f"{path} cannot be relied on as a ledger ({why}): nobody knows what has been spent. What is "
         "safe: put the newest good copy of the file back and pass fork=True, and add what was spent "
         "after that copy; or count the whole plan as spent, and start a new ledger under another path. "
         "Starting over as if nothing had been spent is not."

@@ -109,7 +109,7 @@ def _reading(checkpoint: Path) -> Iterator[Path]:
         yield checkpoint
     except Exception as error:
         raise ValueError(
-            f"the checkpoint {checkpoint} can not be read ({type(error).__name__}: {error}). No step is "
+            f"the checkpoint {checkpoint} cannot be read ({type(error).__name__}: {error}). No step is "
             "lost to the accounting. To go on from the checkpoint before, if there is one, delete this "
             "folder and pass forfeit=True."
         ) from error
