@@ -165,6 +165,15 @@ def test_a_checkpoint_of_the_other_branch_is_refused(original):
         privacy.open_ledger(copy, checkpoint=saved)
 
 
+def test_a_shared_ledger_forks_as_well(original):
+    copy, told = copied(original), {"checkpoint": checkpoint_of(original)}
+    with pytest.raises(privacy.LedgerError, match=COPY):
+        privacy.open_shared_ledger(copy, PLAN, **told)
+    with privacy.open_shared_ledger(copy, PLAN, fork=True, **told) as ledger:
+        assert ledger.steps == 2
+    assert record_of(copy).name == ledger.checkpoint()["ledger"] != record_of(original).name
+
+
 def test_there_must_be_something_to_fork(tmp_path):
     with pytest.raises(privacy.LedgerError, match="to fork; leave fork out to start one"):
         privacy.open_ledger(tmp_path / "run.ledger", PLAN, fork=True)

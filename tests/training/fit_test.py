@@ -395,6 +395,17 @@ def test_checkpoints_without_their_ledger_are_refused(copied):
         fit(copied)
 
 
+def test_a_copied_run_goes_on_as_a_fork_with_noise_of_its_own(tmp_path):
+    fit(tmp_path / "run", stop_at_epsilon=PLAN.epsilon(3))
+    copy = shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    with pytest.raises(privacy.LedgerError, match="is a copy of a ledger"):
+        fit(copy)
+    fork, original = fit(copy, fork=True), fit(tmp_path / "run")
+    assert fork.steps == original.steps == 8
+    assert [point.step for point in fork.history] == [point.step for point in original.history]
+    assert not np.array_equal(fork.params["w"], original.params["w"])
+
+
 def test_several_processes_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(ValueError, match=r"fit is for one process; docs/devices\.md has the loop"):
