@@ -131,7 +131,7 @@ def test_the_way_out_is_one():
         model.eval()
         return jnp.sum(model(x))
 
-    _, grads = bk_jax.dp_value_and_grad(loss_fn)(params, X, key=jax.random.key(0))
+    _, grads = jax.jit(bk_jax.dp_value_and_grad(loss_fn))(params, X, key=jax.random.key(0))
     assert leaf_names(grads) == ["dense/bias", "dense/kernel", "norm/bias", "norm/scale"]
 
 
@@ -145,7 +145,8 @@ def test_a_variable_of_ones_own_is_state_and_a_parameter_of_ones_own_is_not():
     assert "'1/average' (Average)" in refusal(
         (X, {"average": Average(X), "weight": Weight(X)}), argnums=0
     )
-    bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(x @ w["w"][...]))({"w": Weight(X.T)}, X)
+    grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(x @ w["w"][...]))
+    assert grad_fn.explain({"w": Weight(X.T)}, X).routes() == {"w": "ghost"}
 
 
 def test_state_is_found_in_every_differentiated_argument():
@@ -162,7 +163,7 @@ def test_state_is_found_in_every_differentiated_argument():
 def test_frozen_state_is_fine():
     trainable, frozen = peft.partition(nnx.state(Normalised(nnx.Rngs(0))), "dense/*")
     loss = peft.with_frozen(lambda state, x: jnp.sum(x @ state["dense"]["kernel"][...]))
-    _, grads = bk_jax.clipped_value_and_grad(loss)(trainable, X, frozen=frozen)
+    _, grads = jax.jit(bk_jax.clipped_value_and_grad(loss))(trainable, X, frozen=frozen)
     assert leaf_names(grads) == ["dense/bias", "dense/kernel"]
 
 
@@ -181,12 +182,14 @@ def test_statistics_of_linen_are_not_noised_as_gradients():
         return jnp.sum(Model().apply({"params": params, **others}, x))
 
     others = {"batch_stats": variables["batch_stats"]}
-    bk_jax.clipped_value_and_grad(loss_fn)(variables["params"], X, others)
+    explanation = bk_jax.clipped_value_and_grad(loss_fn).explain(variables["params"], X, others)
+    assert explanation.routes()["Dense_0/kernel"] == "ghost"
 
 
 def test_a_dictionary_with_one_of_linens_words_is_no_state_of_linen():
     for params in ({"params": X}, {"batch_stats": X, "w": X}):
-        bk_jax.clipped_value_and_grad(lambda params, x: jnp.sum(x))(params, X)
+        explanation = bk_jax.clipped_value_and_grad(lambda params, x: jnp.sum(x)).explain(params, X)
+        assert set(explanation.routes().values()) == {"none"}
 
 
 def test_training_refuses_before_a_step_is_paid_for(tmp_path):
