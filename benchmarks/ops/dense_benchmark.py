@@ -2,9 +2,9 @@
 
     bazel run //benchmarks/ops:dense_benchmark -- --budget 3
 
-Candidates alternate in one process (`paired`), so ratios can be trusted more than times. A ratio
-above 1 means that the custom call is faster; the A/A row compares XLA with itself and shows what
-chance does. GF/s counts useful flop: ghost norm `T (T + 1) (d + p)` per example, products `2 T d p`.
+Candidates alternate in one process, so ratios can be trusted more than times. A ratio above 1 means
+that the custom call is faster; the A/A row compares XLA with itself and shows what chance does. GF/s
+counts useful flop: ghost norm `T (T + 1) (d + p)` per example, products `2 T d p`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from machine import describe, xla_gemm
-from paired import Clock, Comparison, compare
 
 from bk_jax import _native, ops
+from bk_jax.overhead.timing import Clock, Timing, compare
 
 
 class Case(NamedTuple):
@@ -100,7 +100,7 @@ def case(kind: str, batch: int, t: int, d: int, p: int) -> Case:
     return Case(name, ops.ghost_norm, two_einsums, (a, g), 1.0 * batch * t * (t + 1) * (d + p))
 
 
-def run(row: Case, budget: float, clock: Clock) -> Comparison:
+def run(row: Case, budget: float, clock: Clock) -> Timing:
     """Times the custom call (first) and its baseline (second)."""
     ours, baseline = jax.jit(row.ours), jax.jit(row.baseline)
     return compare(
@@ -131,10 +131,10 @@ def main() -> None:
     )
     for row in cases(set(arguments.kinds)):
         timed = run(row, arguments.budget, clock)
-        speed = row.flop / timed.first / 1e9
+        speed = row.flop / timed.baseline / 1e9
         print(
-            f"| {row.name} | {1e3 * timed.first:.2f} | {speed:.1f} | {speed / gemm.rate:.2f} "
-            f"| {1e3 * timed.second:.2f} | {timed.ratio:.2f} | {timed.low:.2f}-{timed.high:.2f} |",
+            f"| {row.name} | {1e3 * timed.baseline:.2f} | {speed:.1f} | {speed / gemm.rate:.2f} "
+            f"| {1e3 * timed.seconds:.2f} | {timed.ratio:.2f} | {timed.low:.2f}-{timed.high:.2f} |",
             flush=True,
         )
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from paired import Clock, Comparison, compare
 
 from bk_jax import _native
+from bk_jax.overhead.timing import Clock, Timing, compare
 
 GEMM_SIZE = 2048
 
@@ -30,7 +30,7 @@ GEMM_SIZE = 2048
 class Gemm(NamedTuple):
     """XLA's gemm of `GEMM_SIZE` compared with itself, and its rate in GF/s."""
 
-    timed: Comparison
+    timed: Timing
     rate: float
 
 
@@ -60,7 +60,7 @@ def xla_gemm(budget: float = 1.0, clock: Clock = time.perf_counter) -> Gemm:
     x = jnp.asarray(np.random.default_rng(0).standard_normal(shape, dtype=np.float32))
     matmul = jax.jit(jnp.matmul)
     timed = compare(lambda: matmul(x, x), lambda: matmul(x, x), budget=budget, clock=clock)
-    return Gemm(timed, 2e-9 * GEMM_SIZE**3 / timed.first)
+    return Gemm(timed, 2e-9 * GEMM_SIZE**3 / timed.seconds)
 
 
 def describe(gemm: Gemm | None = None) -> str:

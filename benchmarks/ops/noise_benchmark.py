@@ -21,10 +21,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import paired
 from machine import describe
 
 import bk_jax
+from bk_jax.overhead.timing import compare
 
 
 class InPlace:
@@ -86,11 +86,11 @@ def main() -> None:
     )
     scale = 1e9 / arguments.values
     for name, run in candidates(arguments.values).items():
-        c = paired.compare(run, base, budget=arguments.budget)
+        c = compare(run, base, budget=arguments.budget)
         cpu, base_cpu = processor_seconds(run, base)
         interval = f"{c.low:.2f} .. {c.high:.2f}"
         print(
-            f"{name:32} {scale * c.first:6.2f} {c.ratio:7.2f}  {interval:14} "
+            f"{name:32} {scale * c.baseline:6.2f} {c.ratio:7.2f}  {interval:14} "
             f"{scale * cpu:6.2f} {base_cpu / cpu:7.2f}",
             flush=True,
         )

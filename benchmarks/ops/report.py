@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from paired import Comparison, Run, compare
+from bk_jax.overhead.timing import Run, Timing, compare
 
 HEADER = f"{'case':44} {'baseline':>10} {'ours':>10} {'ours / baseline':>16}   95 % interval"
 
 
-def line(case: str, result: Comparison) -> str:
+def line(case: str, result: Timing) -> str:
     """Medians in milliseconds and the median of paired ratios."""
-    first, second = (f"{1e3 * t:.3f} ms" for t in (result.first, result.second))
+    first, second = (f"{1e3 * t:.3f} ms" for t in (result.baseline, result.seconds))
     interval = f"[{result.low:.4f}, {result.high:.4f}]"
     return f"{case:44} {first:>10} {second:>10} {result.ratio:16.4f}   {interval}"
 

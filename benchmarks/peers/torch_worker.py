@@ -27,10 +27,12 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "suite"))
-from comparisons import Comparison, from_dict
-from interleaved import compare_all
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+from comparisons import Comparison, as_result, from_dict
 from resident import peak_while
 from torch_models import MODELS, Task
+
+from bk_jax.overhead.timing import compare_all  # which does without JAX
 
 R = 1.0  # clip norm
 
@@ -114,9 +116,12 @@ def measure(comparison: Comparison) -> dict[str, Any]:
     runs = {name: step.run for name, step in made.items()}
     losses = {name: run() for name, run in runs.items()}
     sums = {name: norm_of_sum(step.module) for name, step in made.items() if name != "plain"}
-    timed = compare_all(runs["plain"], runs, budget=comparison.budget, least=comparison.least)
+    timed = compare_all(
+        runs["plain"], runs, budget=comparison.budget, least=comparison.least,
+        wait=lambda loss: loss,
+    )  # fmt: skip
     steps = {
-        name: {**timing._asdict(), "resident": peak_while(runs[name])}
+        name: {**as_result(timing), "resident": peak_while(runs[name])}
         for name, timing in timed.items()
     }
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "opacus"))

@@ -18,8 +18,9 @@ import jax
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
 import compiled
 import machine
-import paired
 import step_models
+
+from bk_jax.overhead.timing import compare
 
 Step = compiled.Compiled
 NAMES = {"without noise": "auto", "with noise": "noise"}
@@ -55,8 +56,8 @@ def table(plain: Step, steps: dict[str, Step], budget: float, rounds: int) -> No
         costs = (memory, step.trace / plain.trace, step.compile / plain.compile)
         times = ["", "", ""]
         if budget > 0:
-            c = paired.compare(plain.run, step.run, budget=budget, rounds=rounds)
-            times = [f"{c.second:.3f}", f"{c.ratio:.3f}", f"{c.low:.3f} .. {c.high:.3f}"]
+            c = compare(plain.run, step.run, budget=budget, rounds=rounds)
+            times = [f"{c.seconds:.3f}", f"{c.ratio:.3f}", f"{c.low:.3f} .. {c.high:.3f}"]
         print_row([name, *times, *[f"{cost:.2f}" for cost in costs]])
 
 

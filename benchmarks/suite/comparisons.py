@@ -23,6 +23,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from bk_jax.overhead.timing import Timing
+
 KINDS = ("time", "memory", "largest", "jax", "torch")
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "benchmarks"
 SCALED = ("batch", "length", "depth", "width")  # sizes that --scale multiplies
@@ -53,6 +55,12 @@ class Comparison:
 def from_dict(data: dict[str, Any]) -> Comparison:
     """The way back."""
     return Comparison(**{**data, "steps": tuple(data["steps"])})
+
+
+def as_result(timing: Timing) -> dict[str, Any]:
+    """What a result keeps of a timing; each pair is a turn."""
+    names = ("seconds", "ratio", "low", "high")
+    return {**{name: getattr(timing, name) for name in names}, "turns": timing.pairs}
 
 
 def read(profile: str) -> list[Comparison]:

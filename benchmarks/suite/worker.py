@@ -20,11 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
 
 import jax
 import step_models
-from comparisons import Comparison, from_dict
+from comparisons import Comparison, as_result, from_dict
 from compiled import Compiled, trace_step
-from interleaved import compare_all
 from largest import largest_batch
 from resident import peak_while
+
+from bk_jax.overhead.timing import compare_all
 
 SHARE = 0.7  # of the memory that is free: what a step may need
 
@@ -83,10 +84,10 @@ def time_all(
         steps[name]["skipped"] = f"needs {compiled[name].peak / 1e9:.1f} GB"
     timed = compare_all(
         compiled["plain"].run, runs,
-        budget=comparison.budget, least=comparison.least, wait=jax.block_until_ready,
+        budget=comparison.budget, least=comparison.least,
     )  # fmt: skip
     for name, timing in timed.items():
-        steps[name] |= timing._asdict()
+        steps[name] |= as_result(timing)
         run = runs[name]
         steps[name]["resident"] = peak_while(lambda run=run: jax.block_until_ready(run()))
     return runs

@@ -9,7 +9,6 @@ import child
 import comparisons
 import document
 import gate
-import interleaved
 import largest
 import losses
 import plots
@@ -21,7 +20,9 @@ import worker
 from comparisons import Comparison
 from resident import peak_while
 from store import Store
+from support.process import run_python
 
+from bk_jax.overhead import timing
 from bk_jax.planning.methods import METHODS
 
 TINY = Comparison("tiny", "time", "mlp", {"batch": 2, "width": 4, "depth": 1}, ("auto",))
@@ -108,8 +109,8 @@ def test_a_wrong_profile_is_refused(tmp_path, monkeypatch, text, message):
 def test_every_candidate_runs_between_two_baselines():
     calls = []
     runs = {name: lambda name=name: calls.append(name) for name in ("a", "b")}
-    timed = interleaved.compare_all(lambda: calls.append("p"), runs, budget=0.0, least=2)
-    assert {name: timing.turns for name, timing in timed.items()} == {"a": 2, "b": 2}
+    timed = timing.compare_all(lambda: calls.append("p"), runs, budget=0.0, least=2)
+    assert {name: found.pairs for name, found in timed.items()} == {"a": 2, "b": 2}
     order = [name for i, name in enumerate(calls) if i == 0 or name != calls[i - 1]]
     assert "".join(order) == "pab" + "papbp" + "bpap"
 
@@ -117,7 +118,7 @@ def test_every_candidate_runs_between_two_baselines():
 def test_the_baseline_among_the_candidates_has_no_timer_of_its_own(monkeypatch):
     made = []
 
-    class Counted(interleaved.Timer):
+    class Counted(timing.Timer):
         def __init__(self, run, wait):
             made.append(run)
             super().__init__(run, wait)
@@ -128,16 +129,27 @@ def test_the_baseline_among_the_candidates_has_no_timer_of_its_own(monkeypatch):
     def other():
         return sum(range(2000))
 
-    monkeypatch.setattr(interleaved, "Timer", Counted)
+    monkeypatch.setattr(timing, "Timer", Counted)
     runs = {"plain": plain, "other": other}
-    assert list(interleaved.compare_all(plain, runs, budget=0.0)) == ["plain", "other"]
+    assert list(timing.compare_all(plain, runs, budget=0.0)) == ["plain", "other"]
     assert made == [plain, other]
 
 
 def test_ratios_are_medians_over_turns():
-    timing = interleaved.summarise([(2.0, 1.0), (3.0, 1.0), (10.0, 1.0)])
-    assert timing[:2] == (3.0, 3.0)
-    assert (timing.low, timing.high, timing.turns) == (2.0, 10.0, 3)
+    found = timing.summarize([(1.0, 2.0), (1.0, 3.0), (1.0, 10.0)])
+    assert comparisons.as_result(found) == {
+        "seconds": 3.0, "ratio": 3.0, "low": 2.0, "high": 10.0, "turns": 3,
+    }  # fmt: skip
+    assert found.baseline == 1.0
+
+
+def test_programs_of_other_frameworks_are_timed_without_jax():
+    run_python("""
+        import sys
+        from bk_jax.overhead.timing import compare_all
+        timed = compare_all(int, {"plain": int}, budget=0.0, wait=lambda out: out)
+        assert timed["plain"].pairs == 4 and "jax" not in sys.modules
+    """)
 
 
 def test_resident_memory_sees_an_array():

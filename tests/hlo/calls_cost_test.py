@@ -6,17 +6,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bk_jax.ops.conv import conv_grad, conv_norm, conv_sum
-from bk_jax.ops.embedding import clipped_scatter, embedding_norm, tied_cross
-from bk_jax.ops.instantiate import direct_norm, per_sample_grad
-from bk_jax.ops.patches import Window
 
 from bk_jax.hlo import find_calls, load
 from bk_jax.hlo.calls_cost import call_flops
 from bk_jax.hlo.model import Instruction, Shape
-from bk_jax.ops.clip_factor import clip_factor
-from bk_jax.ops.clipped_gemm import clipped_gemm
-from bk_jax.ops.ghost_norm import ghost_norm
+from bk_jax.ops import (
+    Window,
+    clip_factor,
+    clipped_gemm,
+    clipped_scatter,
+    conv_grad,
+    conv_norm,
+    conv_sum,
+    direct_norm,
+    embedding_norm,
+    ghost_norm,
+    per_sample_grad,
+    tied_cross,
+)
 from hlo import programs
 
 B = 2

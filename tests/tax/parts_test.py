@@ -13,11 +13,20 @@ from hypothesis import strategies as st
 
 import bk_jax
 from bk_jax.hlo import load
-from bk_jax.overhead.owners import CLIPPING, SHARED, executed, find_owners
-from bk_jax.overhead.prediction import Rates, Work, fit_rates, rates_by_flops, work_of
-from bk_jax.overhead.profile import Event, summarize
-from bk_jax.overhead.spans import Span, divide
-from bk_jax.overhead.steps import plain_step, private_step
+from bk_jax.overhead.attribution import CLIPPING, SHARED, find_owners
+from bk_jax.overhead.measure import plain_step, private_step
+from bk_jax.overhead.seconds import (
+    Event,
+    Rates,
+    Span,
+    Work,
+    divide,
+    executed,
+    fit_rates,
+    rates_by_flops,
+    summarize,
+    work_of,
+)
 from bk_jax.overhead.timing import Timing, interleave
 from tax.losses import PROBLEMS
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import bk_jax
-from bk_jax.overhead import plot
-from bk_jax.overhead import profile as profiling
-from bk_jax.overhead.owners import CLIPPING, SHARED
+from bk_jax.overhead import report as reporting
+from bk_jax.overhead import seconds as profiling
+from bk_jax.overhead.attribution import CLIPPING, SHARED
 from bk_jax.overhead.report import OUTSIDE, Row, shorten
 from tax.losses import PROBLEMS, array, mlp
 
@@ -132,7 +132,7 @@ def test_picture_shows_every_row(tmp_path):
     assert (tmp_path / "tax.png").read_bytes().startswith(b"\x89PNG")
     steps, parameters = figure.axes
     labels = [text.get_text() for text in parameters.get_yticklabels()]
-    assert labels == [plot._label(row) for row in report.rows]
+    assert labels == [reporting._label(row) for row in report.rows]
     widths = [bar.get_width() for bar in parameters.patches]
     np.testing.assert_allclose(widths, [100 * row.measured for row in report.rows])
     assert len(steps.get_yticks()) == 5

@@ -8,6 +8,7 @@ The names of the calls that lead there complete them; a function that is called 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from bk_jax.hlo import cost
 from bk_jax.hlo.model import Instruction, Module
@@ -41,18 +42,35 @@ def _is_whole(module: Module, name: str) -> bool:
     return bool(name) and name.partition("/")[0] == module.top_scope
 
 
+class Scope(NamedTuple):
+    """What is done, `keep`, `norm` or `sum`, and for which parameters."""
+
+    step: str
+    inside: str
+
+
 def layers_in(stack: str) -> tuple[str, ...]:
     """Parameters that an instruction was made for, from its name stack.
 
     >>> layers_in("jit(step)/bk.norm[block/query,block/key]/cond/branch_0_fun/ffi_call")
     ('block/query', 'block/key')
     """
+    scope = last_scope(stack)
+    return tuple(scope.inside.split(",")) if scope else ()
+
+
+def last_scope(stack: str) -> Scope | None:
+    """The last scope of ours in a name stack.
+
+    >>> last_scope("jit(step)/bk.keep[up]/bk.norm[up]/dot_general")
+    Scope(step='norm', inside='up')
+    """
     start = max(stack.rfind(scope) for scope in _SCOPES)
     if start < 0:
-        return ()
-    inside = stack[stack.index("[", start) + 1 :]
-    end = _CLOSED.search(inside)
-    return tuple(inside[: end.start()].split(",")) if end else ()
+        return None
+    step, _, rest = stack[start + len("bk.") :].partition("[")
+    end = _CLOSED.search(rest)
+    return Scope(step, rest[: end.start()]) if end else None
 
 
 def layers_of(module: Module, instruction: Instruction) -> tuple[str, ...]:

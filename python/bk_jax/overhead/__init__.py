@@ -1,8 +1,28 @@
-"""The DP tax: what privacy costs a train step, measured and predicted; see `bk_jax.tax`."""
+"""The DP tax: what privacy costs a train step, measured and predicted; see `bk_jax.tax`.
 
-from bk_jax.overhead.measure import tax
-from bk_jax.overhead.report import Row, Tax
-from bk_jax.overhead.steps import StepMemory
-from bk_jax.overhead.timing import Timing
+Public names are imported when they are asked for: `timing` does without JAX.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bk_jax.overhead.measure import tax
+    from bk_jax.overhead.report import Row, StepMemory, Tax
+    from bk_jax.overhead.timing import Timing
 
 __all__ = ["Row", "StepMemory", "Tax", "Timing", "tax"]
+
+_PLACES = {
+    "Row": "report",
+    "StepMemory": "report",
+    "Tax": "report",
+    "Timing": "timing",
+    "tax": "measure",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
