@@ -70,7 +70,7 @@ def _python_environment_impl(repository_ctx):
         fail("Python interpreter '%s' not found: set BK_JAX_PYTHON to one that has jaxlib and nanobind" % name)
     probe = repository_ctx.execute([python, "-c", _PROBE])
     if probe.return_code != 0:
-        fail("%s can not build bk_jax: %s%s" % (python, probe.stdout, probe.stderr) +
+        fail("%s cannot build bk_jax: %s%s" % (python, probe.stdout, probe.stderr) +
              "Set BK_JAX_PYTHON to an interpreter that has jaxlib and nanobind.")
     python_include, jaxlib_include, nanobind, ext_suffix = probe.stdout.strip().split("\n")
     repository_ctx.symlink(python_include, "python")

@@ -65,7 +65,7 @@ system_packages() {
     mapfile -t missing < <(required_packages)
     printf 'set-up: this machine has no apt. The build needs what these Debian 12 packages hold:\n' >&2
     describe_packages "${missing[@]}" >&2
-    die "can not install system packages here" "when all of it is there, run: tools/setup.sh --no-system"
+    die "cannot install system packages here" "when all of it is there, run: tools/setup.sh --no-system"
   fi
   mapfile -t missing < <(missing_packages)
   [ "${#missing[@]}" -gt 0 ] || return 0
@@ -208,7 +208,7 @@ check() {
 
 refuse_spaces() {
   case $ROOT in
-  *[[:space:]]*) die "Bazel can not build in a path that contains spaces" "move the checkout: $ROOT" ;;
+  *[[:space:]]*) die "Bazel cannot build in a path that contains spaces" "move the checkout: $ROOT" ;;
   esac
 }
 

@@ -1,4 +1,4 @@
-// A parallel loop on somebody else's thread pool that can not deadlock.
+// A parallel loop on somebody else's thread pool that cannot deadlock.
 //
 // XLA runs handlers on the threads of the very pool it lends us, so waiting for
 // tasks that have not started may wait for ever. Here the caller takes work

@@ -6,7 +6,7 @@
 Only ratios are stored, for each instruction set: times belong to one machine. A ratio is too high when
 the lower end of its interval is above the stored one by more than `--tolerance`; it is then measured
 again, up to `--tries` times, and fails only if it is too high every time. A machine whose A/A
-comparison is wider than the tolerance can not tell, and says so.
+comparison is wider than the tolerance cannot tell, and says so.
 """
 
 from __future__ import annotations

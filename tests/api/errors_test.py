@@ -180,12 +180,12 @@ CASES = {
     ),
     "two roles": (
         ValueError,
-        "an argument can not have two roles: argnums=(0, 1), batch_argnums=(1,), prng_argnum=None.",
+        "an argument cannot have two roles: argnums=(0, 1), batch_argnums=(1,), prng_argnum=None.",
         make(argnums=(0, 1)),
     ),
     "key is also batch": (
         ValueError,
-        "an argument can not have two roles: argnums=(0,), batch_argnums=(1, 2), prng_argnum=2.",
+        "an argument cannot have two roles: argnums=(0,), batch_argnums=(1, 2), prng_argnum=2.",
         make(batch_argnums=(1, 2), prng_argnum=2),
     ),
     "too few arguments": (
@@ -356,7 +356,7 @@ CASES = {
     ),
     "route that the uses do not allow": (
         ValueError,
-        "can not take the route 'ghost': it is used by",
+        "cannot take the route 'ghost': it is used by",
         call({"w": W}, X, loss=lambda p, x: regularised(p["w"], x), routes={"w": "ghost"}),
     ),
     "route of another kind": (

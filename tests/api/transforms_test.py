@@ -130,7 +130,7 @@ def test_a_traced_clip_norm(compiled):
     _, grads, stats = step(np.float32(0), PARAMS, BATCH)
     assert not any(np.any(g) for g in grads.values())
     assert stats.clip_factors.tolist() == [0.0] * 4
-    for refused in (-1.0, np.nan):  # can not be an error here; must not be a leak either
+    for refused in (-1.0, np.nan):  # cannot be an error here; must not be a leak either
         _, grads, _ = step(np.float32(refused), PARAMS, BATCH)
         assert not any(np.any(g) for g in grads.values())
     assert step._cache_size() == 1

@@ -183,7 +183,7 @@ def test_a_loader_that_deals_to_hosts_with_the_same_rows_is_refused():
             "not of one size",
         ),
         (lambda: sampling.Hosts(2, 2), "host 2 of 2: hosts are counted from 0"),
-        (lambda: sampling.Hosts(0, 5).rows(24), "5 hosts can not share 24 rows evenly"),
+        (lambda: sampling.Hosts(0, 5).rows(24), "5 hosts cannot share 24 rows evenly"),
     ],
 )
 def test_errors_of_hosts(make, message):

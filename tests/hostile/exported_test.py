@@ -79,7 +79,7 @@ def test_without_the_native_library_the_line_says_so(monkeypatch):
     monkeypatch.setattr(_native, "library", lambda: none)
     monkeypatch.setattr(_native, "cuda_library", lambda: none)
     expected = (
-        "no custom call of bk_jax is registered, so a program with one can not run: it was not"
+        "no custom call of bk_jax is registered, so a program with one cannot run: it was not"
     )
     with pytest.raises(RuntimeError, match=expected):
         bk_jax.register_custom_calls()

@@ -77,7 +77,7 @@ def test_lowering_for_other_platforms(implementation, target, platforms):
     text = jax.jit(fun).trace(*operands).lower(lowering_platforms=platforms).as_text()
     assert "func.func public @main" in text
     on_this_platform = "cpu" in platforms and implementation == "native"
-    assert (target in text) == on_this_platform  # until there are kernels for CUDA
+    assert (target in text) == on_this_platform
 
 
 @pytest.mark.native

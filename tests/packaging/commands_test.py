@@ -104,7 +104,7 @@ def test_setup_refuses_a_path_with_spaces_before_anything_else(bare_checkout):
     root = bare_checkout("a checkout")
     result = run(root / "tools" / "setup.sh")
     assert result.returncode == 1
-    assert "can not build in a path that contains spaces" in result.stderr
+    assert "cannot build in a path that contains spaces" in result.stderr
     assert not (root / ".venv").exists()
 
 

@@ -1,4 +1,4 @@
-"""What LoRA can not adapt is an error that names it, or is left out when asked."""
+"""What LoRA cannot adapt is an error that names it, or is left out when asked."""
 
 from __future__ import annotations
 

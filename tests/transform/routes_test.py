@@ -48,7 +48,7 @@ def test_a_route_that_the_use_does_not_have(kind, route):
 
 
 def test_a_route_for_a_parameter_that_must_be_tapped():
-    message = "parameter 'w0' can not take the route 'ghost': it is used by cumsum at .*is \"leaf\""
+    message = "parameter 'w0' cannot take the route 'ghost': it is used by cumsum at .*is \"leaf\""
     with pytest.raises(ValueError, match=message):
         plan_of(lambda w, x: jnp.sum(x @ jnp.cumsum(w, 0)), [W], X, routes={"w0": "ghost"})
 

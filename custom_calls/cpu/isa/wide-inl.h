@@ -28,7 +28,7 @@ BK_INLINE Vec<Accumulator<T>> LoadUpTo(const T* row, int64_t k, int64_t width) {
                                              : LoadPartial(row + k, width - k);
 }
 
-// |x|^2 of x [width] in double. Squares of floats can not underflow there.
+// |x|^2 of x [width] in double. Squares of floats cannot underflow there.
 // Several sums hide the latency of additions.
 template <class T>
 double WideSquares(const T* x, int64_t width) {

@@ -9,7 +9,7 @@
 // full relative precision, so that neither the tail (u near 0) nor the centre
 // (u near 1) of the distribution lies on a coarse grid. `angle` is a sign, a
 // swap of the two coordinates, and an angle of the eighth before and after 0.
-// In float, 8 bits of the angle that its precision can not use lengthen v:
+// In float, 8 bits of the angle that its precision cannot use lengthen v:
 //
 //          smallest u   largest |z|   angles
 //   float  2^-41        7.54          2^24

@@ -42,7 +42,7 @@ def empirical_epsilon(
         number that tends to be larger (or smaller) with it; see `canary_statistic`. It is compiled
         for all trials at once, with `vmap` over keys.
       delta: the delta of the guarantee.
-      trials: the number of runs of each kind. The bound can not exceed about `log(trials / 7.4)`.
+      trials: the number of runs of each kind. The bound cannot exceed about `log(trials / 7.4)`.
       confidence: the chance that the bound holds.
       key: a PRNG key; default: one of a fixed seed.
     """

@@ -49,7 +49,7 @@ def _check_repeats(subject: Subject, key: Any, first: list[np.ndarray]) -> None:
     again = subject.leaves(np.ones(subject.size, bool), key)
     if not all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)):
         raise AuditError(
-            "the same key and data give different results, so neighbouring batches can not be "
+            "the same key and data give different results, so neighbouring batches cannot be "
             "compared. Draw all randomness from the key."
         )
 

@@ -174,7 +174,7 @@ def _batch_arguments(signature: Signature) -> int:
 
 
 def _no_closures(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A constant of the loss can not be replayed: what the warning suspects is an error here."""
+    """A constant of the loss cannot be replayed: what the warning suspects is an error here."""
 
     def audited(*args: Any, **kwargs: Any) -> Any:
         with warnings.catch_warnings():
@@ -183,7 +183,7 @@ def _no_closures(fun: Callable[..., Any]) -> Callable[..., Any]:
                 return fun(*args, **kwargs)
             except BatchSizedConstantWarning as found:
                 raise AuditError(
-                    f"{found} An audit can not exchange the rows of a constant; for one that is public, "
+                    f"{found} An audit cannot exchange the rows of a constant; for one that is public, "
                     "audit with a batch of another size."
                 ) from None
 

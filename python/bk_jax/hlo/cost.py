@@ -1,4 +1,4 @@
-"""Cost: flops and bytes by kind of operation; our custom calls, which XLA can not count, included.
+"""Cost: flops and bytes by kind of operation; our custom calls, which XLA cannot count, included.
 
 A multiply-add counts as two. Bytes are what an operation reads and writes; what happens inside a fusion
 stays in registers. The body of a loop counts as often as XLA knows it to run, and once if it does not.

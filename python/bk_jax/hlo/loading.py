@@ -37,7 +37,7 @@ def load(source: Any, stage: str = "after") -> list[Module]:
         where that is missing.
 
     Raises:
-      HloError: if there is nothing that can be read. Of a folder, files that can not be read are left
+      HloError: if there is nothing that can be read. Of a folder, files that cannot be read are left
         out with an `HloWarning`.
 
     >>> import jax, jax.numpy as jnp
@@ -70,7 +70,7 @@ class Loaded(NamedTuple):
 
 
 def load_path(path: Path, stage: str = "after") -> Loaded:
-    """The programs of a file or a folder; a folder may hold some that can not be read."""
+    """The programs of a file or a folder; a folder may hold some that cannot be read."""
     if not path.is_dir():
         return Loaded([read_file(path)], [])
     modules, problems = [], []

@@ -15,11 +15,11 @@ BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
 
 class HloError(ValueError):
-    """A file or object that can not be read as a program of XLA; the message says why."""
+    """A file or object that cannot be read as a program of XLA; the message says why."""
 
 
 class HloWarning(UserWarning):
-    """A file of a folder that was left out, because it can not be read."""
+    """A file of a folder that was left out, because it cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -86,9 +86,7 @@ def _add_command(commands: Any, name: str, text: str, run: Any) -> argparse.Argu
 
 def _add_lint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", type=Path, help="a file with `.explain(...).to_json()`")
-    parser.add_argument(
-        "--batch-size", type=_positive, help="examples, if the program can not tell"
-    )
+    parser.add_argument("--batch-size", type=_positive, help="examples, if the program cannot tell")
     parser.add_argument("--only", action="append", choices=list(lint.RULES), help="run this rule")
     parser.add_argument("--format", choices=FORMATS, default="text")
     for name, value in vars(Limits()).items():

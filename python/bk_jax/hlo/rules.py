@@ -201,7 +201,7 @@ _NOTHING = "nothing was rewritten."
 
 
 def unknown_batch_size(context: Context) -> Iterator[Finding]:
-    """The number of examples is not known, so gradients can not be told from other arrays."""
+    """The number of examples is not known, so gradients cannot be told from other arrays."""
     if not context.batch_size:
         yield Finding(
             "unknown-batch-size", "warning", "", (), 0,

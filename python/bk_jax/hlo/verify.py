@@ -15,7 +15,7 @@ MOST_NESTED = 128  # functions in functions: others walk down into them
 
 
 def verify(module: Module) -> None:
-    """Raises an `HloError` for a program that can not be worked on."""
+    """Raises an `HloError` for a program that cannot be worked on."""
     _verify_nesting(module)
     for computation in module.computations.values():
         if not computation.root:

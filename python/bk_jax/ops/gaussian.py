@@ -1,7 +1,7 @@
 """Gaussian noise: `x + stddev * z`, where `z` is a function of key, stream and position alone.
 
 The numbers are the same for any number of threads and instruction set, and for any way to cut an array
-into blocks: a device that holds the block at `start` of an array of shape `whole` makes exactly its
+into parts: a device that holds the part at `start` of an array of shape `whole` makes exactly its
 part. `docs/numerics.md` says which normals these are.
 """
 
@@ -53,7 +53,7 @@ def gaussian(
     True
     """
     check_key("gaussian", key)
-    start, whole = _check_block(x.shape, start, whole)
+    start, whole = _check_part(x.shape, start, whole)
     if x.dtype.name not in DTYPES:
         wide = gaussian(x.astype(jnp.float32), key, stddev, stream=stream, start=start, whole=whole)
         return wide.astype(x.dtype)
@@ -186,7 +186,7 @@ def _polynomial(coefficients: Sequence[str], x: jax.Array) -> jax.Array:
     return total
 
 
-def _check_block(
+def _check_part(
     size: Sequence[int], start: Any, whole: Sequence[int] | None
 ) -> tuple[jax.Array, Sequence[int]]:
     if (start is None) != (whole is None):
@@ -197,14 +197,14 @@ def _check_block(
     fits = len(whole) == len(size) and all(n <= m for n, m in zip(size, whole, strict=True))
     if start.shape != (len(size),) or not fits:
         raise ValueError(
-            f"gaussian expects x to be a block of an array of shape whole, and start to have one entry "
+            f"gaussian expects x to be a part of an array of shape whole, and start to have one entry "
             f"per dimension; got x {tuple(size)}, whole {tuple(whole)}, start {start.shape}."
         )
     return start, whole
 
 
 class _Rows(NamedTuple):
-    """A block as rows: runs of neighbours in the whole array, numbered by the leading dimensions."""
+    """A part as rows: runs of neighbours in the whole array, numbered by the leading dimensions."""
 
     number: int
     length: int

@@ -37,7 +37,7 @@ class Lora:
     Attributes:
       adapters: their first values, by the path of the weight: `{"block/kernel": {"a": ..., "b": ...}}`.
       scale: the factor of the update, `alpha / rank`.
-      skipped: paths that matched but can not be adapted, with the reason.
+      skipped: paths that matched but cannot be adapted, with the reason.
     """
 
     fun: Callable[..., Any]
@@ -179,7 +179,7 @@ def _adapted(
     """The result of the product with the update of its weight."""
     (result,) = _compat.bind(eqn, operands)
     activation = use.record(operands).reshape(use.sizes[:3])  # [N, T, d]
-    shared, _, _ = use.weight_groups
+    shared, _, _ = use.weight_dims
     activation = activation if shared else activation[0]
     batch = ((0,), (0,)) if shared else ((), ())
     last = activation.ndim - 1

@@ -44,7 +44,7 @@ class Weight:
     def shapes(self, rank: int) -> dict[str, tuple[int, ...]]:
         """Shapes of `A` and `B`: axes of scans and experts, then the matrix."""
         n, _, d, p = self.sites[0].use.sizes
-        shared, _, _ = self.sites[0].use.weight_groups
+        shared, _, _ = self.sites[0].use.weight_dims
         lead = (*stack_lengths(self.sites[0].axes), *([n] if shared else []))
         return {"a": (*lead, d, rank), "b": (*lead, rank, p)}
 

@@ -94,7 +94,7 @@ def _opaque_leaves(
     leaves: Sequence[Leaf],
     groups: Sequence[int],
 ) -> dict[int, str]:
-    """The leaves that sites can not handle, with the reason."""
+    """The leaves that sites cannot handle, with the reason."""
     tapped = {leaf: f"used by {reasons[0]}" for leaf, reasons in found.opaque.items()}
     for sites in candidates:
         reason = _why_not(sites, leaves, groups)
@@ -139,7 +139,7 @@ def _repeats(site: Site, leaves: Sequence[Leaf]) -> bool:
 
 
 def _why_not(sites: Sequence[Site], leaves: Sequence[Leaf], groups: Sequence[int]) -> str:
-    """Why these sites can not be one block, or an empty string."""
+    """Why these sites cannot be one block, or an empty string."""
     if any(_repeats(site, leaves) for site in sites):
         return f"joined with itself at {sites[0].source}"
     if len({groups[leaf] for leaf in _leaves(sites)}) > 1:
@@ -147,7 +147,7 @@ def _why_not(sites: Sequence[Site], leaves: Sequence[Leaf], groups: Sequence[int
     if len({(site.views, site.use.form) for site in sites}) > 1:
         return f"used in different ways at {sites[0].source} and {sites[-1].source}"
     # The form of a matrix does not say which of its axes is looked up: w[i] and w[:, i] share it.
-    if len({site.use.weight_groups for site in sites if site.use.kind == "lookup"}) > 1:
+    if len({site.use.weight_dims for site in sites if site.use.kind == "lookup"}) > 1:
         return f"looked up along different axes at {sites[0].source} and {sites[-1].source}"
     stacked = any(axis.stacked for site in sites for axis in site.axes)
     if _kind(sites) == "tied" and stacked:
@@ -206,7 +206,7 @@ def _gram_key(block: Block) -> tuple[Any, ...] | None:
     if others or block.kind != "dense" or block.route != "ghost" or block.cost.t < SHARED_POSITIONS:
         return None
     use = site.use
-    groups = tuple(map(len, use.weight_groups[:2]))  # where n ends and d begins
+    groups = tuple(map(len, use.weight_dims[:2]))  # where n ends and d begins
     order = (use.activation_order, groups, use.sizes[:3])
     return (site.reads, site.axes, order, use.dtype)
 

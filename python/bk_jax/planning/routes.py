@@ -51,7 +51,7 @@ class ForcedRoutes:
         for leaf, route in self.routes.items():
             if leaf in tapped and route != "leaf":
                 raise ValueError(
-                    f"parameter {self.paths[leaf]!r} can not take the route {route!r}: it is "
+                    f"parameter {self.paths[leaf]!r} cannot take the route {route!r}: it is "
                     f'{tapped[leaf]}. Its route is "leaf".'
                 )
 

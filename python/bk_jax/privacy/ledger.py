@@ -53,11 +53,11 @@ def open_ledger(
 
     Args:
       path: the file. It holds the run's secret key and is readable by its owner only: keep it out of
-        what is published. It must outlive the run's checkpoints; without it a run can not go on.
+        what is published. It must outlive the run's checkpoints; without it a run cannot go on.
       plan: the plan; may be left out for a ledger that exists, and is refused if it is another one.
       checkpoint: what `Ledger.checkpoint()` said when the model was saved that this run goes on from.
         Needed for a ledger that has steps. If the ledger has gone further than the checkpoint, the
-        steps in between have been paid for and may have been seen, so they can not be taken again.
+        steps in between have been paid for and may have been seen, so they cannot be taken again.
       forfeit: go on in that case: those steps count, and the run has that many fewer left.
       fork: go on in a copy of a ledger, which is refused otherwise: two copies would hand out the same
         keys. The steps on record stay counted, and all keys from here on are new ones. What the
@@ -185,7 +185,7 @@ class Ledger:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise LedgerError(
-            f"{self._file.path} can not be copied or pickled: a copy would hand out the same keys. "
+            f"{self._file.path} cannot be copied or pickled: a copy would hand out the same keys. "
             "Save Ledger.checkpoint() beside the model, and open the file again."
         )
 

@@ -94,7 +94,7 @@ def _check_rules(eqn: Any) -> None:
 
 
 def _traced_rules(eqn: Any) -> Any:
-    """The equation and its pullback as a jaxpr; empty when it can not be differentiated at all."""
+    """The equation and its pullback as a jaxpr; empty when it cannot be differentiated at all."""
     avals = [v.aval for v in eqn.invars]
     moved = [i for i, aval in enumerate(avals) if jnp.issubdtype(aval.dtype, jnp.floating)]
 

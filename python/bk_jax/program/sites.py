@@ -49,7 +49,6 @@ class Site:
     reads: Origins  # where the other operands come from: equal for sites that read the same arrays
     primitive: str
     source: str
-    scope: str
     varying: frozenset[str] = frozenset()  # axes of a shard_map along which the result differs
 
     @property
@@ -217,7 +216,6 @@ def _match(
         reads=reads,
         primitive=str(eqn.primitive),
         source=source,
-        scope=_compat.name_stack(eqn),
         varying=_compat.varying(eqn.outvars[0].aval),
     )
 

@@ -68,7 +68,7 @@ class Hosts:
         """Rows of this host's share of a batch of `size` rows."""
         if size % self.count:
             raise ValueError(
-                f"{self.count} hosts can not share {size} rows evenly; choose physical_batch_size, or "
+                f"{self.count} hosts cannot share {size} rows evenly; choose physical_batch_size, or "
                 f"max_batch_size of the plan, as a multiple of {self.count}."
             )
         return size // self.count

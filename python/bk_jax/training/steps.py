@@ -48,7 +48,7 @@ def make_grad_fn(
 ) -> Any:
     """The private gradient of the plan; `options` are further ones of `dp_value_and_grad`.
 
-    `constants` name arguments of the loss that are the same at every step: they can not be data of the
+    `constants` name arguments of the loss that are the same at every step: they cannot be data of the
     examples of a batch, which change.
     """
     for name in options:

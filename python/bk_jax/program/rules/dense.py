@@ -39,7 +39,7 @@ class DenseUse:
     result_order: Dims  # result dimensions in the order n, t, p
     result_shape: Dims
     weight_shape: Dims
-    weight_groups: tuple[Dims, Dims, Dims]  # weight dimensions of n, d, p
+    weight_dims: tuple[Dims, Dims, Dims]  # weight dimensions of n, d, p
     sizes: tuple[int, int, int, int]  # N, T, d, p
     dtype: Any  # of the result, hence of the output gradient
 
@@ -48,19 +48,19 @@ class DenseUse:
     @property
     def swap(self) -> bool:
         """Whether the rows of the weight are its `p` dimensions."""
-        _, contracted, free = self.weight_groups
+        _, contracted, free = self.weight_dims
         return bool(free) and (not contracted or free[0] < contracted[0])
 
     @property
     def form(self) -> tuple[Any, ...]:
         """Equal for uses that see a weight as the same matrix, up to transposition."""
-        shared, contracted, free = self.weight_groups
+        shared, contracted, free = self.weight_dims
         return ("matrix", shared, frozenset((contracted, free)))
 
     @property
     def tap_shape(self) -> Dims:
         """Shape of the perturbation of the result, `[n..., T, p...]`."""
-        shared, _, free = self.weight_groups
+        shared, _, free = self.weight_dims
         return (*self._lengths(shared), self.sizes[1], *self._lengths(free))
 
     def _lengths(self, dims: Dims) -> Dims:
@@ -68,7 +68,7 @@ class DenseUse:
 
     def record(self, operands: list[Any]) -> jax.Array:
         """The activation of one example as `[n..., T, d...]`."""
-        shared, contracted, _ = self.weight_groups
+        shared, contracted, _ = self.weight_dims
         shape = (*self._lengths(shared), self.sizes[1], *self._lengths(contracted))
         activation = operands[self.activation_operand]
         return jnp.transpose(activation, self.activation_order).reshape(shape)
@@ -80,7 +80,7 @@ class DenseUse:
 
     def to_weight(self, gradient: jax.Array, stack: Dims = ()) -> jax.Array:
         """Turns `[stack..., n..., rows..., columns...]` into `[stack..., *weight_shape]`."""
-        shared, contracted, free = self.weight_groups
+        shared, contracted, free = self.weight_dims
         order = (*shared, *free, *contracted) if self.swap else (*shared, *contracted, *free)
         grouped = gradient.reshape(*stack, *self._lengths(order))
         inverse = [len(stack) + int(i) for i in np.argsort(order)]
@@ -115,7 +115,7 @@ def rule(
         result_order=_result_order(shared_order, len(free_a), free_w, weight_operand),
         result_shape=tuple(eqn.outvars[0].aval.shape),
         weight_shape=shape,
-        weight_groups=(n_dims, d_dims, p_dims),
+        weight_dims=(n_dims, d_dims, p_dims),
         sizes=(_size(shape, n_dims), t_size, _size(shape, d_dims), _size(shape, p_dims)),
         dtype=eqn.outvars[0].aval.dtype,
     )

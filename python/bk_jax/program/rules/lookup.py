@@ -30,7 +30,7 @@ class LookupUse:
     result_order: Dims  # result dimensions in the order t, p
     result_shape: Dims
     weight_shape: Dims
-    weight_groups: tuple[Dims, Dims]  # weight dimensions of the rows and of p
+    weight_dims: tuple[Dims, Dims]  # weight dimensions of the rows and of p
     sizes: tuple[int, int, int, int]  # 1, T, number of rows, p
     dtype: Any
 
@@ -39,7 +39,7 @@ class LookupUse:
     @property
     def form(self) -> tuple[Any, ...]:
         """Equal to the form of a dense use of the same table."""
-        return ("matrix", (), frozenset(self.weight_groups))
+        return ("matrix", (), frozenset(self.weight_dims))
 
     @property
     def tap_shape(self) -> Dims:
@@ -65,7 +65,7 @@ class LookupUse:
     def to_weight(self, gradient: jax.Array) -> jax.Array:
         """Turns `[stack..., rows, p]` into `[stack..., *weight_shape]`."""
         stack = gradient.shape[:-2]
-        order = (*self.weight_groups[0], *self.weight_groups[1])
+        order = (*self.weight_dims[0], *self.weight_dims[1])
         grouped = gradient.reshape(*stack, *(self.weight_shape[i] for i in order))
         inverse = [len(stack) + int(i) for i in np.argsort(order)]
         return jnp.transpose(grouped, [*range(len(stack)), *inverse])
@@ -137,7 +137,7 @@ def _make(
         result_order=(*tokens, *(offsets[i] for i in by_dimension)),
         result_shape=tuple(eqn.outvars[0].aval.shape),
         weight_shape=shape,
-        weight_groups=((base[axis],), tuple(sorted(columns))),
+        weight_dims=((base[axis],), tuple(sorted(columns))),
         sizes=(1, num_tokens, rows, math.prod(shape) // max(rows, 1)),
         dtype=eqn.outvars[0].aval.dtype,
     )

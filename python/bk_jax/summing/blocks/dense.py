@@ -178,7 +178,7 @@ def operands(
 
 
 def _site_operands(site: Site, activation: jax.Array, gradient: jax.Array) -> Operands:
-    own = len(site.use.weight_groups[0])
+    own = len(site.use.weight_dims[0])
     a, g = (join_scans(array, site.axes, own) for array in (activation, gradient))
     lead = own + len(stack_lengths(site.axes))
     return Operands(g, a, lead) if site.use.swap else Operands(a, g, lead)

@@ -104,8 +104,8 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     others = tuple(site for site in block.sites if site.use.kind == "dense")
     both = dense.operands(others, book, taps)
     left, right = merge(both.left, both.lead), merge(both.right, both.lead)
-    table = lookups[0].use.weight_groups[0]
-    _, contracted, free = others[0].use.weight_groups
+    table = lookups[0].use.weight_dims[0]
+    _, contracted, free = others[0].use.weight_dims
     rows_are_left = table == (free if others[0].use.swap else contracted)
     operands = (left, right) if rows_are_left else (right, left)
     rows = lookup.rows_of(lookups, book, taps)

@@ -1,6 +1,6 @@
 """Writes a source with one mistake: `mutate.py source mutant right wrong`.
 
-The text `right` must stand in the source exactly once, so that a mutant can not become the kernel
+The text `right` must stand in the source exactly once, so that a mutant cannot become the kernel
 itself when that is rewritten.
 """
 
