@@ -67,7 +67,7 @@ def key(seed: int | None = None) -> jax.Array:
     [ True  True]
     """
     if seed is None:
-        _check_not_tracing()
+        refuse_tracing("bk_jax.random.key() without a seed")
         words = np.frombuffer(secrets.token_bytes(4 * KEY_WORDS), np.uint32)
         return jax.random.wrap_key_data(jnp.asarray(words), impl=CHACHA20)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**256:
@@ -76,12 +76,13 @@ def key(seed: int | None = None) -> jax.Array:
     return jax.random.wrap_key_data(_hash_seed(words), impl=CHACHA20)
 
 
-def _check_not_tracing() -> None:
+def refuse_tracing(call: str) -> None:
+    """Raises while a function is traced: a fresh key would become a constant of the program."""
     if _compat.is_tracing():
         raise RuntimeError(
-            "bk_jax.random.key() without a seed was called while a function is traced (by jit, vmap, "
-            "grad or scan): the key would be a constant of the compiled program, and every call would "
-            "add the same noise. Make the key outside and pass it in as an argument."
+            f"{call} was called while a function is traced (by jit, vmap, grad or scan): the key would "
+            "be a constant of the compiled program, and every call would add the same noise. Make the "
+            "key outside and pass it in as an argument."
         )
 
 

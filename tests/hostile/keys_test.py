@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bk_jax
+from bk_jax import privacy
 
 X = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 W = np.ones(3, np.float32)
@@ -42,6 +43,19 @@ def test_keys_are_not_made_under_a_trace(trace):
         RuntimeError, match=r"bk_jax.random.key\(\) without a seed.*Make the key outside"
     ):
         trace(step) if trace is not jax.eval_shape else jax.eval_shape(step, W)
+
+
+def test_a_ledger_hands_out_no_step_under_a_trace(tmp_path):
+    plan = privacy.PrivacyPlan(
+        num_examples=100, batch_size=10, steps=5, delta=1e-3, noise_multiplier=2.0
+    )
+    with privacy.open_ledger(tmp_path / "run.ledger", plan) as ledger:
+        with pytest.raises(
+            RuntimeError, match=r"Ledger.take\(\) was called while.*Make the key outside"
+        ):
+            jax.jit(lambda: jax.random.key_data(ledger.take().noise_key))()
+        assert ledger.steps == 0
+        assert ledger.take().number == 0
 
 
 def test_a_seed_says_that_repetition_is_wanted():

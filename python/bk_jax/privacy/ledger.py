@@ -134,6 +134,7 @@ class Ledger:
         Args:
           number: the number that the caller believes to be next; refused if it is not.
         """
+        bk_jax.random.refuse_tracing("Ledger.take()")
         self._check_owner()
         with self._turn:
             self._check_owner()
