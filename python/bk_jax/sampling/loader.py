@@ -72,7 +72,7 @@ class Loader:
         return self._gather(self.sampler.indices(key), size)
 
     def physical_batches(self, key: jax.Array) -> Iterator[Batch]:
-        """The batch of a step in parts of `physical_batch_size` rows; at least one part."""
+        """The batch of a step in parts of `physical_batch_size` rows; an empty batch is one."""
         indices = self.sampler.indices(key)
         size = self.physical_batch_size or self.sampler.max_batch_size
         assert size is not None  # checked when the loader was created
