@@ -1,11 +1,11 @@
-"""Audit: does a private gradient keep what it promises?
+"""Audit: does a private gradient keep its promises?
 
 | function | finds |
 |---|---|
 | `assert_sensitivity` | an example that moves the result too far, padding that counts, wrong noise |
 | `empirical_epsilon` | a lower bound of epsilon, by telling runs with a canary from runs without |
 
-A passed audit is no proof: it looks at the data, keys and trials that it was given.
+A passed audit is not a proof: it sees only the data, keys and trials that it was given.
 """
 
 from bk_jax.audit.empirical import canary_statistic, empirical_epsilon, epsilon_lower_bound

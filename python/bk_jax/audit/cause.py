@@ -1,4 +1,4 @@
-"""The likely cause of a result that moved too far, from a few more runs."""
+"""The likely cause of a result that moved too far, found with a few more runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shared_cause(names: Sequence[str]) -> str:
 
 
 def padding_cause(runs: Neighbours, index: int) -> str:
-    """Why the data of a padding row matter: as an example of its own, or through the others."""
+    """Why the data of a padding row matter: directly as an example, or through the others."""
     if cause := _shared(runs, lambda alone: alone.padding_moves(index)):
         return cause
     nobody = np.zeros(runs.subject.size, bool)
@@ -53,7 +53,7 @@ def padding_cause(runs: Neighbours, index: int) -> str:
 
 
 def _shared(runs: Neighbours, moves: Callable[[Neighbours], Moved]) -> str:
-    """The cause, if it is in the keyword arguments: gone when they stay as they are."""
+    """The cause, if it lies in the keyword arguments: it is gone when they stay as they are."""
     names = runs.subject.cut_keywords
     if not names:
         return ""
@@ -62,7 +62,7 @@ def _shared(runs: Neighbours, moves: Callable[[Neighbours], Moved]) -> str:
 
 
 def likely_cause(runs: Neighbours, index: int) -> str:
-    """Compares what two examples add to the result together and each by itself."""
+    """Compares what two examples add to the result together with what each adds alone."""
     if runs.subject.cut_keywords:
         return shared_cause(runs.subject.cut_keywords)
     if runs.subject.size < 2:

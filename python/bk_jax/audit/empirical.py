@@ -1,13 +1,14 @@
 """Empirical epsilon: how well runs with a canary can be told from runs without it.
 
-A mechanism that is (epsilon, delta)-private lets no test have
+If a mechanism is (epsilon, delta)-private, no test can have
 
     P(test says "with" | with) > exp(epsilon) * P(test says "with" | without) + delta
 
 nor the same with "with" and "without" exchanged. So the rates of any test give a lower bound of
-epsilon. Rates are known from a number of runs; Clopper-Pearson's intervals turn counts into a bound
-that holds with the stated confidence. The test, a threshold on a number that each run returns, is
-chosen on one half of the runs and counted on the other, so that the choice does not spoil it.
+epsilon. The rates are estimated from a number of runs; Clopper-Pearson intervals turn counts into a
+bound that holds with the stated confidence. The test is a threshold on a number that each run
+returns. It is chosen on one half of the runs and counted on the other, so the choice does not bias
+the result.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ def empirical_epsilon(
     4.0
 
     Args:
-      run: `run(key, included)` runs the mechanism on data with the canary or without it, and returns a
+      run: `run(key, included)` runs the mechanism on data with or without the canary, and returns a
         number that tends to be larger (or smaller) with it; see `canary_statistic`. It is compiled
         for all trials at once, with `vmap` over keys.
       delta: the delta of the guarantee.
       trials: the number of runs of each kind. The bound cannot exceed about `log(trials / 7.4)`.
-      confidence: the chance that the bound holds.
-      key: a PRNG key; default: one of a fixed seed.
+      confidence: the probability that the bound holds.
+      key: a PRNG key; by default from a fixed seed.
     """
     if trials < 2:
         raise ValueError(f"trials must be at least 2, got {trials}: half of them choose the test.")
@@ -63,16 +64,16 @@ def canary_statistic(
     steps: int = 1,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Run:
-    """The run that `empirical_epsilon` wants, for a private gradient of a batch with a canary in it.
+    """A run for `empirical_epsilon`: a private gradient of a batch that contains a canary.
 
-    Without the canary its row is padding. The number is the inner product of the result with what the
-    canary adds to it, summed over `steps` releases at the same parameters with fresh keys.
+    Without the canary, its row is padding. The number is the inner product of the result with what
+    the canary adds to it, summed over `steps` releases at the same parameters with fresh keys.
 
     Args:
-      grad_fn: a function that `dp_value_and_grad` returned, or one that is called in the same way.
+      grad_fn: a function that `dp_value_and_grad` returned, or one called in the same way.
       params: the parameters.
-      batch: a batch; the others in it are known to the attacker.
-      canary: the row of the canary: the example with the largest gradient tells most.
+      batch: a batch; the attacker knows the other examples in it.
+      canary: the row of the canary; the example with the largest gradient reveals most.
       steps: the number of releases.
       kwargs: other keyword arguments of `grad_fn`.
     """
@@ -117,7 +118,7 @@ def epsilon_lower_bound(
         raise ValueError(f"need 0 <= delta < 1 and 0 < confidence < 1, got {delta}, {confidence}.")
     halves = [_halves(np.asarray(values, np.float64)) for values in (with_canary, without)]
     (choose_with, count_with), (choose_without, count_without) = halves
-    alpha = (1 - confidence) / 2  # two rates are bounded
+    alpha = (1 - confidence) / 2  # two rates are bounded, each with half of the risk
     tests = [
         (*_best_test(sign * a, sign * b, delta, alpha), sign, exchanged)
         for sign in (1, -1)
@@ -143,7 +144,7 @@ def _both_ways(a: np.ndarray, b: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarr
 
 
 def _best_test(a: np.ndarray, b: np.ndarray, delta: float, alpha: float) -> tuple[float, float]:
-    """The largest bound that a threshold gives, and that threshold."""
+    """The largest bound that any threshold gives, and that threshold."""
     thresholds = np.unique(np.concatenate([a, b]))
     bounds = _bounds(a, b, thresholds, delta, alpha)
     best = int(np.argmax(bounds))
@@ -153,7 +154,7 @@ def _best_test(a: np.ndarray, b: np.ndarray, delta: float, alpha: float) -> tupl
 def _bounds(
     a: np.ndarray, b: np.ndarray, thresholds: np.ndarray, delta: float, alpha: float
 ) -> np.ndarray:
-    """`log((P(a >= t) - delta) / P(b >= t))`, the first rate at its least, the second at its most."""
+    """`log((P(a >= t) - delta) / P(b >= t))`, with the least first rate and the largest second."""
     rate_a = least_rate(_count_from(a, thresholds), a.size, alpha)
     rate_b = largest_rate(_count_from(b, thresholds), b.size, alpha)
     return np.log(np.maximum(rate_a - delta, np.finfo(float).tiny) / rate_b)
@@ -164,7 +165,7 @@ def _count_from(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 
 
 def least_rate(successes: Any, trials: int, alpha: float) -> np.ndarray:
-    """Clopper-Pearson: the rate is below this with a chance of at most `alpha`.
+    """Clopper-Pearson: the rate is below this with probability at most `alpha`.
 
     >>> print(least_rate([0, 10], 10, 0.05))  # 0.05 ** (1 / 10)
     [0.         0.74113445]
@@ -174,7 +175,7 @@ def least_rate(successes: Any, trials: int, alpha: float) -> np.ndarray:
 
 
 def largest_rate(successes: Any, trials: int, alpha: float) -> np.ndarray:
-    """Clopper-Pearson: the rate is above this with a chance of at most `alpha`.
+    """Clopper-Pearson: the rate is above this with probability at most `alpha`.
 
     >>> print(largest_rate([0, 10], 10, 0.05))
     [0.25886555 1.        ]

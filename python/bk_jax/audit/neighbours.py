@@ -16,7 +16,7 @@ from bk_jax.audit.subject import Subject
 
 
 class Moved(NamedTuple):
-    """Two neighbouring batches: what differs, how far apart the results are, what rounding allows."""
+    """Two neighbouring batches: what differs, how far apart the results are, and the rounding."""
 
     what: str
     distance: float
@@ -25,9 +25,9 @@ class Moved(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Neighbours:
-    """The runs of a subject with one key; the other key shows what is noise.
+    """The runs of a subject with one key; the other key shows which part is noise.
 
-    Both are `None` when there is none.
+    Both are `None` if no key is used.
     """
 
     subject: Subject
@@ -35,7 +35,7 @@ class Neighbours:
     other_key: Any
 
     def result(self, real: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """The gradient, when the rows marked by `real` are examples."""
+        """The gradient when the rows marked by `real` are examples."""
         return self.subject.flat(real, self.key, rows)
 
     def noise(self, real: np.ndarray) -> np.ndarray:
@@ -44,7 +44,7 @@ class Neighbours:
 
     @functools.cached_property
     def rounding_unit(self) -> float:
-        """The largest relative rounding error of a number of the result."""
+        """The largest relative rounding error of a number in the result."""
         return self.subject.rounding_unit(self.key)
 
     @functools.cached_property
@@ -58,7 +58,7 @@ class Neighbours:
         return self.result(np.zeros(self.subject.size, bool))
 
     def chosen(self, *indices: int) -> np.ndarray:
-        """The batch in which the named rows are real and all others padding."""
+        """The batch in which the given rows are real and all others are padding."""
         return np.isin(np.arange(self.subject.size), indices)
 
     def moved(self, what: str, one: np.ndarray, two: np.ndarray) -> Moved:
@@ -88,13 +88,13 @@ class Neighbours:
             yield self.moved(what, self.result(real), self.result(real, rows))
 
     def exchange(self, index: int) -> np.ndarray:
-        """Rows of a batch in which the next one stands in the place of `index`."""
+        """The rows of a batch in which the next row takes the place of `index`."""
         rows = np.arange(self.subject.size)
         rows[index] = (index + 1) % self.subject.size
         return rows
 
     def padding_moves(self, index: int) -> Moved:
-        """How far another row in the place of a padding row moves the result; it must not."""
+        """How far the result moves if a padding row holds another row; it must not move."""
         real = ~self.chosen(index)
         return self.moved(
             f"with row {index} marked as padding, another row in its place",

@@ -1,4 +1,4 @@
-"""Noise: fresh for each key, independent between parameters, of the declared size, blind to data."""
+"""Noise: fresh for each key, independent between parameters, of the declared size, data-blind."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from bk_jax.audit.subject import AuditError, Subject
 
-STANDARD_ERRORS = 6  # chance of a false alarm: about 1e-9
-SAME = 0.95  # two columns of 32 independent normals correlate by so much in one of 1e15 cases
+STANDARD_ERRORS = 6  # the chance of a false alarm is about 1e-9
+SAME = 0.95  # two columns of 32 independent normals correlate this much in 1 of 1e15 cases
 
 
 def check_noise(subject: Subject, keys: Sequence[Any], stddev: float) -> float:
@@ -66,7 +66,7 @@ def _check_depends_on_key(results: Sequence[list[np.ndarray]]) -> None:
 def _check_blind_to_data(
     subject: Subject, keys: Sequence[Any], results: Sequence[list[np.ndarray]], stddev: float
 ) -> None:
-    """Between two keys the result must change in the same way with examples and without."""
+    """From one key to another, the result must change the same way with examples and without."""
     nobody = np.zeros(subject.size, bool)
     without = [subject.leaves(nobody, key) for key in keys[:2]]
     unit = subject.rounding_unit(keys[0])
@@ -102,7 +102,7 @@ def _check_every_parameter(subject: Subject, drawn: dict[str, np.ndarray]) -> No
 
 
 def _check_independent(drawn: dict[str, np.ndarray]) -> None:
-    """The first and the last number of every parameter must not follow each other."""
+    """The first and last numbers of the parameters must not be correlated with each other."""
     columns = [(p, w, z[:, i]) for p, z in drawn.items() for w, i in _ends(z)]
     if len(columns) < 2:
         return

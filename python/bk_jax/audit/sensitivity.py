@@ -1,4 +1,4 @@
-"""`assert_sensitivity`: neighbouring batches and noise of a private gradient against its promises."""
+"""`assert_sensitivity`: checks neighbouring batches and noise against what was promised."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUM_KEYS = 32
 
 
 class Report(NamedTuple):
-    """What an audit saw that found nothing wrong.
+    """What a passed audit saw.
 
     Attributes:
       moved: the largest distance between neighbouring batches, by relation.
@@ -64,9 +64,10 @@ def assert_sensitivity(
 ) -> Report:
     """Raises `AuditError` if one example can move a private gradient further than it declares.
 
-    Replays neighbouring batches (an example removed, added, replaced) with the same key, checks that
-    what padding rows hold does not matter, and, for a function with noise, that the noise is fresh for
-    each key, independent between parameters, of the declared size, and no function of the data.
+    Replays neighbouring batches (an example removed, added, replaced) with the same key, and checks
+    that the content of padding rows does not matter. For a function with noise, also checks that
+    the noise is fresh for each key, independent between parameters, of the declared size, and
+    independent of the data.
 
     >>> import bk_jax, jax.numpy as jnp
     >>> from bk_jax import audit
@@ -86,27 +87,28 @@ def assert_sensitivity(
     bk_jax.audit.subject.AuditError: example 0 ... moves the result by ...
 
     Args:
-      fun: what is audited, one of
-        a loss, of which `dp_value_and_grad` is taken with `options`, without noise by default;
+      fun: what to audit, one of
+        a loss, which is passed to `dp_value_and_grad` with `options`, without noise by default;
         a function that `dp_value_and_grad` returned, which knows its bound and its noise;
-        any function `grad_fn(params, batch, *, key, is_padding_example) -> (value, gradients)`, with
-        its `bound`. It is called as it is: jit it if it should be compiled.
+        any function `grad_fn(params, batch, *, key, is_padding_example) -> (value, gradients)`,
+        with its `bound`. It is called as it is: jit it if you want it compiled.
       params: the parameters.
-      batch: examples, of any number; those with gradients beyond the clip norm tell most. With several
-        `batch_argnums`, a tuple of them.
-      bound: the declared sensitivity of `fun`, for the relation.
-      noise_stddev: the declared standard deviation of the noise in the result. With 0, `fun` is called
-        without a key.
-      relation: the neighbouring relation of `bound`, a name or one of `dp_accounting`'s: with
-        `"ADD_OR_REMOVE_ONE"` or `"REPLACE_SPECIAL"` a replaced example counts twice; with
-        `"REPLACE_ONE"` only replacements are tried.
-      keys: the keys of the steps to come, to see that they differ; default: 32 of a fixed seed.
-      examples: of how many examples neighbours are made, evenly spread over the batch.
-      padding: whether `fun` takes `is_padding_example`; else rows are cut out of the batch.
-      kwargs: other keyword arguments of `fun`, such as `frozen`. An array in them with as many rows as
-        the batch is exchanged along with the batch, unless the function declares it by
+      batch: any number of examples; those with gradients beyond the clip norm show most. With
+        several `batch_argnums`, a tuple of them.
+      bound: the declared sensitivity of `fun`, for `relation`.
+      noise_stddev: the declared standard deviation of the noise in the result. If it is 0, `fun` is
+        called without a key.
+      relation: the neighbouring relation of `bound`, a name or one of `dp_accounting`'s. With
+        `"ADD_OR_REMOVE_ONE"` or `"REPLACE_SPECIAL"`, a replaced example counts twice; with
+        `"REPLACE_ONE"`, only replacements are tried.
+      keys: the keys of the coming steps, to check that they differ; by default 32 from a fixed
+        seed.
+      examples: how many examples to make neighbours from, evenly spread over the batch.
+      padding: whether `fun` takes `is_padding_example`; if not, rows are cut out of the batch.
+      kwargs: other keyword arguments of `fun`, such as `frozen`. An array in them with as many rows
+        as the batch is exchanged along with the batch, unless the function declares it in
         `shared_argnames`.
-      **options: of `dp_value_and_grad`, for a loss.
+      **options: options of `dp_value_and_grad`, if `fun` is a loss.
     """
     declared = _declared(fun, bound, noise_stddev, relation_name(relation, "relation"), options)
     count, shared = declared.batch_arguments, declared.shared
@@ -125,7 +127,7 @@ def assert_sensitivity(
 
 
 def _fixed_keys() -> list[jax.Array]:
-    """Keys for a test that repeats itself; made without compiling anything."""
+    """Keys for a repeatable test, made without compiling anything."""
     words = np.random.default_rng(0).integers(2**32, size=(NUM_KEYS, KEY_WORDS), dtype=np.uint32)
     return [jax.random.wrap_key_data(row, impl=random.CHACHA20) for row in words]
 
@@ -137,7 +139,7 @@ def _declared(
     relation: str,
     options: dict[str, Any],
 ) -> _Declared:
-    """The gradient function with the bound of each relation that it has to keep."""
+    """The gradient function, with the bound for each relation that it must keep."""
     if bound is not None:
         if options:
             raise TypeError(f"options of a loss, {sorted(options)}, do not go together with bound.")
@@ -174,7 +176,7 @@ def _batch_arguments(signature: Signature) -> int:
 
 
 def _no_closures(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A constant of the loss cannot be replayed: what the warning suspects is an error here."""
+    """A constant of the loss cannot be replayed, so what the warning suspects is an error here."""
 
     def audited(*args: Any, **kwargs: Any) -> Any:
         with warnings.catch_warnings():
@@ -191,7 +193,7 @@ def _no_closures(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_is_loss(fun: Any) -> None:
-    """What wraps a private gradient (`jit`, a decorator) does not know its bound."""
+    """A wrapper around a private gradient (`jit`, a decorator) does not know its bound."""
     if isinstance(getattr(fun, "__wrapped__", None), DPValueAndGrad):
         raise TypeError(
             "fun wraps a function that dp_value_and_grad returned. Pass that function itself, which is "
@@ -208,7 +210,7 @@ def _bounds(bound: float, relation: str) -> dict[str, float]:
 
 
 def _largest(neighbours: Neighbours, bounds: dict[str, float], examples: int) -> dict[str, float]:
-    """Checks neighbours of every relation and returns the largest distances."""
+    """Checks the neighbours of every relation, and returns the largest distances."""
     size = neighbours.subject.size
     indices = [int(i) for i in np.linspace(0, size - 1, examples).round()]
     if neighbours.subject.padding and size > 1:
@@ -225,7 +227,7 @@ def _largest(neighbours: Neighbours, bounds: dict[str, float], examples: int) ->
 
 
 def _check_padding(neighbours: Neighbours, index: int) -> None:
-    """What a padding row holds must not matter."""
+    """The content of a padding row must not matter."""
     moved = neighbours.padding_moves(index)
     if moved.distance > moved.rounding:
         raise AuditError(

@@ -1,4 +1,4 @@
-"""The subject of an audit: a gradient as a function of which rows are real, their data, and a key."""
+"""The subject of an audit: a gradient as a function of the real rows, their data, and a key."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from bk_jax.program.shared_data import batch_sized_leaves
 
 
 class AuditError(AssertionError):
-    """A promise that is not kept; the message says what was found and the likely cause."""
+    """A broken promise; the message says what was found and the likely cause."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What is audited, and the batch that it is audited with.
+    """What is audited, and the batch to audit it with.
 
     Attributes:
       grad_fn: called like the function that `dp_value_and_grad` returns.
-      padding: whether `grad_fn` takes `is_padding_example`; else rows are taken out of the arrays.
-      batch_arguments: how many arguments the batch is; several are a tuple.
-      shared: names of keyword arguments that are public. Any other array with a row for each example is
-        cut along with the batch.
+      padding: whether `grad_fn` takes `is_padding_example`; if not, rows are cut out of the arrays.
+      batch_arguments: how many arguments make up the batch; several are a tuple.
+      shared: names of keyword arguments that are public. Any other array with one row per example
+        is cut along with the batch.
     """
 
     grad_fn: Callable[..., Any]
@@ -45,9 +45,9 @@ class Subject:
         return validate.batch_size(self.batch)
 
     def arrays(self, real: np.ndarray, key: Any, rows: np.ndarray | None = None) -> list[Any]:
-        """The gradient of every parameter, when the rows marked by `real` are examples.
+        """The gradient of every parameter when the rows marked by `real` are examples.
 
-        `rows` says which row of the batch is found in which place; default: each in its own.
+        `rows` says which row of the batch stands in which place; by default each in its own.
         """
         rows = np.arange(self.size) if rows is None else rows
         taken = rows if self.padding else rows[real]
@@ -70,7 +70,7 @@ class Subject:
         return jax.tree_util.tree_map(lambda x: np.asarray(x)[taken], tree)
 
     def _keyword(self, name: str, taken: np.ndarray) -> Any:
-        """A keyword argument, with its rows as those of the batch if it has one for each example."""
+        """A keyword argument; one with a row per example is indexed like the batch."""
         value = self.kwargs[name]
         if name not in self.cut_keywords:
             return value
@@ -92,13 +92,13 @@ class Subject:
         ]
 
     def with_shared(self, names: Sequence[str]) -> Subject:
-        """The same with these keyword arguments left as they are."""
+        """The same subject with these keyword arguments left as they are."""
         return dataclasses.replace(self, shared=(*self.shared, *names))
 
     def leaves(
         self, real: np.ndarray, key: Any, rows: np.ndarray | None = None
     ) -> list[np.ndarray]:
-        """The same in double precision."""
+        """The same subject in double precision."""
         return [np.asarray(leaf, np.float64) for leaf in self.arrays(real, key, rows)]
 
     def flat(self, real: np.ndarray, key: Any, rows: np.ndarray | None = None) -> np.ndarray:
@@ -118,7 +118,7 @@ class Subject:
         return leaf_names(self.params)
 
     def rounding_unit(self, key: Any) -> float:
-        """The largest relative rounding error of a number of the result."""
+        """The largest relative rounding error of a number in the result."""
         dtypes = [leaf.dtype for leaf in self.arrays(np.zeros(self.size, bool), key)]
         floating = [float(jnp.finfo(d).eps) for d in dtypes if jnp.issubdtype(d, jnp.floating)]
         return max(floating, default=0.0)

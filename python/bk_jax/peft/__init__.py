@@ -1,12 +1,13 @@
-"""Parameter-efficient fine-tuning: train little of a model, privately, without changing the model.
+"""Parameter-efficient fine-tuning: train a small part of a model privately, without changing it.
 
 | function | trains |
 |---|---|
 | `lora` | low-rank updates of weights that are multiplied by, found in the traced program |
 | `partition`, `combine`, `with_frozen` | the parameters that a pattern selects, such as `biases` |
 
-What is not trained costs nothing beyond its forward pass: no gradient of it is formed, nothing is
-kept for it, and back-propagation ends at the first trained layer.
+Frozen parameters cost their forward pass, and the backward pass through them if something below is
+trained: no gradient of them is formed, nothing is stored for them, and back-propagation stops at
+the first trained layer.
 """
 
 from bk_jax.peft.lora import Lora, lora

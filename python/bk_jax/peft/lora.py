@@ -4,8 +4,8 @@ Where the program multiplies by a selected weight, `y = a W`, it is replayed wit
 
     y = a W + scale * (a A) B            A[d, r] random, B[r, p] zero at first
 
-computed from the left, so the product of `A` and `B` is never formed and both are ordinary dense uses:
-`dp_value_and_grad` taps two matrices of rank `r`, and nothing else.
+computed from the left, so the product of `A` and `B` is never formed and both are ordinary dense
+uses: `dp_value_and_grad` taps two matrices of rank `r`, and nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Lora:
     """A loss with adapters; made by `bk_jax.peft.lora`.
 
     Attributes:
-      adapters: their first values, by the path of the weight: `{"block/kernel": {"a": ..., "b": ...}}`.
+      adapters: their initial values, by path of the weight:
+        `{"block/kernel": {"a": ..., "b": ...}}`.
       scale: the factor of the update, `alpha / rank`.
       skipped: paths that matched but cannot be adapted, with the reason.
     """
@@ -49,9 +50,9 @@ class Lora:
     skipped: Mapping[str, str]
 
     def loss_fn(self, adapters: Adapters, *args: Any, frozen: Any, **kwargs: Any) -> Any:
-        """The loss with adapters in place of the parameters, which are the keyword `frozen`.
+        """The loss with adapters in place of the parameters, which become the keyword `frozen`.
 
-        The other arguments stay where they were, so the options of `dp_value_and_grad` do as well.
+        All other arguments keep their places, so the options of `dp_value_and_grad` need no change.
         """
         program = trace(self.fun, self.match, frozen, args, kwargs)
         weights, _ = program.weights(self.skip)
@@ -119,17 +120,18 @@ def lora(
 
     Args:
       loss_fn: a function whose first argument is the parameters, such as the loss that
-        `dp_value_and_grad` takes; what it returns does not matter here.
+        `dp_value_and_grad` takes; its return value does not matter here.
       params: the parameters, or their shapes.
-      *args: the other arguments of `loss_fn`, or their shapes; only shapes are looked at.
+      *args: the other arguments of `loss_fn`, or their shapes; only shapes are used.
       rank: the rank `r` of the updates.
-      match: the weights: a pattern of paths as in `fnmatch` (`"*attention*/kernel"`), several of them,
-        or a function `match(path, leaf) -> bool`.
+      match: the weights to adapt: a pattern of paths as in `fnmatch` (`"*attention*/kernel"`),
+        several patterns, or a function `match(path, leaf) -> bool`.
       alpha: the update is multiplied by `alpha / rank`; default: `rank`.
-      key: a PRNG key for the first values of `A`; default: one of a fixed seed. It is not a secret.
+      key: a PRNG key for the initial values of `A`; by default from a fixed seed. It is not a
+        secret.
       dtype: dtype of the adapters; default: that of their weight.
-      skip: whether to leave out a selected parameter that is used otherwise than in a product (looked
-        up, convolved with, added), and list it in `skipped`, instead of raising an error.
+      skip: whether to leave out a selected parameter that is used outside a product (looked up,
+        convolved with, added) and list it in `skipped`, instead of raising an error.
     """
     if not isinstance(rank, int) or rank < 1:
         raise ValueError(f"rank must be a whole number of at least 1, got {rank!r}.")
@@ -149,7 +151,7 @@ def lora(
 
 
 def _first_values(weights: Sequence[Weight], rank: int, key: Any, dtype: Any) -> Adapters:
-    """`A` normal with variance `1 / d`, so that `a A` is as large as `a`; `B` zero."""
+    """`A` is normal with variance `1 / d`, so that `a A` is as large as `a`; `B` is zero."""
 
     shapes = [weight.shapes(rank) for weight in weights]
     ends = np.cumsum([math.prod(shape["a"]) for shape in shapes])
@@ -168,7 +170,7 @@ def _first_values(weights: Sequence[Weight], rank: int, key: Any, dtype: Any) ->
 
 
 def _oriented(adapter: Mapping[str, Any], reverse: bool) -> tuple[Any, Any]:
-    """`A` and `B` as a use sees them, which may be one of the transposed weight."""
+    """`A` and `B` as a use sees them; it may use the transposed weight."""
     a, b = adapter["a"], adapter["b"]
     return (jnp.swapaxes(b, -1, -2), jnp.swapaxes(a, -1, -2)) if reverse else (a, b)
 
@@ -176,7 +178,7 @@ def _oriented(adapter: Mapping[str, Any], reverse: bool) -> tuple[Any, Any]:
 def _adapted(
     eqn: Any, operands: list[Any], use: Any, pair: tuple[Any, Any], scale: float
 ) -> jax.Array:
-    """The result of the product with the update of its weight."""
+    """The result of the product, with the update of its weight added."""
     (result,) = _compat.bind(eqn, operands)
     activation = use.record(operands).reshape(use.sizes[:3])  # [N, T, d]
     shared, _, _ = use.weight_dims

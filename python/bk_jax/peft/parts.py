@@ -1,4 +1,4 @@
-"""Training some parameters of a model: the tree in two parts, and a loss of one of them.
+"""Training some parameters of a model: a tree in two parts, and a loss of one of them.
 
 Both parts have the structure of the whole, with `None` where the other part has the array.
 """
@@ -22,9 +22,9 @@ def partition(params: Any, match: Match) -> tuple[Any, Any]:
 
     Args:
       params: a tree of arrays.
-      match: what is trainable: a pattern of paths as in `fnmatch` (`"*head*"`), several of them, or
-        a function `match(path, leaf) -> bool` such as `bk_jax.peft.biases`; `leaf` has `path`, `shape`
-        and `dtype`.
+      match: what is trainable: a pattern of paths as in `fnmatch` (`"*head*"`), several patterns,
+        or a function `match(path, leaf) -> bool` such as `bk_jax.peft.biases`; `leaf` has `path`,
+        `shape` and `dtype`.
 
     >>> params = {"up": {"kernel": 1.0, "bias": 2.0}, "head": {"kernel": 3.0, "bias": 4.0}}
     >>> trainable, frozen = partition(params, "head/*")
@@ -42,7 +42,7 @@ def partition(params: Any, match: Match) -> tuple[Any, Any]:
 
 
 def combine(trainable: Any, frozen: Any) -> Any:
-    """Puts together what `partition` split."""
+    """Puts back together what `partition` split."""
 
     def pick(path: Any, one: Any, other: Any) -> Any:
         if one is not None and other is not None:
@@ -60,9 +60,9 @@ def combine(trainable: Any, frozen: Any) -> Any:
 def with_frozen(loss_fn: Callable[..., Any]) -> Callable[..., Any]:
     """A loss of the trainable part, with the frozen part as the keyword `frozen`.
 
-    The other arguments stay where they were, so the options of `dp_value_and_grad` do as well. Handed
-    over as an argument of a jitted step, `frozen` is no constant of the compiled program: other
-    values of the same shapes do not compile it again.
+    All other arguments keep their places, so the options of `dp_value_and_grad` need no change.
+    Pass `frozen` as an argument of your jitted step, so that it is not a constant of the compiled
+    program: other values of the same shapes then need no recompilation.
 
     >>> import bk_jax, jax.numpy as jnp
     >>> def loss_fn(params, x):

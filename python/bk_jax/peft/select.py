@@ -1,4 +1,4 @@
-"""Selection of parameters by the path at which a person finds them, or by a function."""
+"""Selection of parameters by their readable path, or by a function."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bk_jax.program.trace import Leaf
 
 Match = str | Sequence[str] | Callable[[str, Any], bool]
 
-# What the libraries call the term that is added: Flax, Equinox, Haiku and its norms, plain code.
+# What libraries call an added term: Flax, Equinox, Haiku and its norms, plain code.
 BIAS_NAMES = frozenset({"bias", "b", "beta", "offset", "shift"})
 
 
 def biases(path: str, leaf: Any) -> bool:
-    """Selects biases, those of norms included, by the last word of their path.
+    """Selects biases, including those of norms, by the last word of their path.
 
     >>> [biases(path, None) for path in ("dense/bias", "dense/kernel", "linear/b", "norm/offset")]
     [True, False, True, True]
@@ -24,7 +24,7 @@ def biases(path: str, leaf: Any) -> bool:
 
 
 def selected(leaves: Sequence[Leaf], match: Match) -> tuple[int, ...]:
-    """The positions of the leaves that match; raises when a pattern, or the function, finds none."""
+    """The positions of the matching leaves; raises if a pattern, or the function, finds none."""
     if callable(match):
         found = [i for i, leaf in enumerate(leaves) if match(leaf.path, leaf)]
         return tuple(_at_least_one(found, "the function given as match selects", leaves))

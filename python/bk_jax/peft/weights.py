@@ -1,10 +1,10 @@
 """The weights of a traced program that a low-rank update can be added to.
 
 A *weight* is what the program multiplies by, found by `bk_jax.program.sites` and joined as in
-`bk_jax.planning.plan`: a leaf, a part of one (a fused projection that is split first is three weights),
-or several leaves that are concatenated first. All uses of a weight share one adapter, also those of its
-transpose. Of a stack of weights that a `scan` runs over, or of the experts of a batched product, each
-has its own.
+`bk_jax.planning.plan`: a leaf, a part of one (a fused projection that is split first is three
+weights), or several leaves that are concatenated first. All uses of a weight share one adapter,
+including uses of its transpose. Each weight in a stack that a `scan` runs over, and each expert of
+a batched product, has its own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Weight:
         return {"a": (*lead, d, rank), "b": (*lead, rank, p)}
 
     def update(self, adapter: Mapping[str, jax.Array], scale: float) -> dict[int, jax.Array]:
-        """What the adapter adds to each leaf that the weight is made of."""
+        """What the adapter adds to each leaf that makes up the weight."""
         product = scale * jnp.matmul(adapter["a"], adapter["b"], precision="highest")
         matrices = product.reshape(-1, *product.shape[-2:])
         oriented = jnp.swapaxes(matrices, 1, 2) if self.sites[0].use.swap else matrices
@@ -58,7 +58,7 @@ class Weight:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A traced function of the selected leaves; everything else is closed over."""
+    """A traced function of the selected leaves, closed over everything else."""
 
     jaxpr: Any
     out_tree: Any
@@ -66,7 +66,7 @@ class Program:
     arrays: tuple[Any, ...]
 
     def weights(self, skip: bool) -> tuple[tuple[Weight, ...], dict[str, str]]:
-        """The weights, and the leaves that are none with the reason; without `skip` these raise."""
+        """The weights, and why each other leaf is not one; without `skip`, such leaves raise."""
         found = find_sites(self.jaxpr, len(self.leaves), every_use=True)
         groups = (0,) * len(self.leaves)
         plan = make_plan(
@@ -90,7 +90,7 @@ class Program:
 def trace(
     fun: Callable[..., Any], match: Match, params: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Program:
-    """Traces `fun` as a function of the leaves of `params` that match."""
+    """Traces `fun` as a function of the matching leaves of `params`."""
     parameters = flatten_parameters((params,), (0,))
     chosen = selected(parameters.leaves, match)
     leaves = tuple(parameters.leaves[i] for i in chosen)
@@ -110,7 +110,7 @@ def trace(
 
 
 def _other_uses(plan: Plan, leaves: Sequence[Leaf]) -> dict[str, str]:
-    """The leaves that are not, or not only, used in products, with the reason."""
+    """The leaves that are not used in products, or not only in products, with the reason."""
     other = {leaves[i].path: reason for i, reason in plan.tapped.items()}
     other |= {leaves[i].path: "not used" for i in plan.unused}
     for block in plan.blocks:
@@ -140,5 +140,5 @@ def _check_floating(leaves: Sequence[Leaf]) -> None:
 
 
 def listing(reasons: Mapping[str, str]) -> str:
-    """Parameters and what is said of each, in one line."""
+    """The parameters, and what there is to say about each, in one line."""
     return "; ".join(f"{path!r}: {reason}" for path, reason in reasons.items())

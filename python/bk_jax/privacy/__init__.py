@@ -5,7 +5,7 @@
     with privacy.open_ledger("run.ledger", plan) as ledger:
         for step in ledger: ...
 
-The accounting is `dp_accounting`'s (`pip install "bk_jax[train]"`); there is no accountant here.
+All accounting is done by `dp_accounting` (`pip install "bk_jax[train]"`); bk_jax has no accountant.
 """
 
 from bk_jax.privacy.calibration import plan

@@ -16,9 +16,9 @@ LEAST_EPSILON, LARGEST_EPSILON = 1e-4, 1e4  # where a search for epsilon begins 
 
 
 def event(plan: PrivacyPlan, steps: int, num_examples: int | None = None) -> Any:
-    """The event of `steps` steps, on a data set of another size if `num_examples` is given.
+    """The event of `steps` steps, on a data set of `num_examples` if that is given.
 
-    Truncated Poisson has an event of its own: a batch that is too large is cut to a uniformly random
+    Truncated Poisson has its own event. A batch that is too large is cut to a uniformly random
     subset, so whether a record is in the batch depends on the others, and removing one record can
     bring another one in. Plain Poisson accounting of such batches would understate epsilon.
     """
@@ -60,7 +60,7 @@ def epsilon(plan: PrivacyPlan, steps: int, group_size: int = 1) -> float:
 
 
 def _group_event(plan: PrivacyPlan, steps: int, group_size: int) -> Any:
-    """`group_size` records of norm 1, each in the batch or not: the sum moves by a binomial number."""
+    """`group_size` records of norm 1, each sampled or not: the sum moves by a binomial count."""
     dp = require("dp_accounting", "dp-accounting").dp_event
     binomial = require("scipy.stats", "scipy").binom(group_size, plan.sampling_probability)
     chances = {k: float(binomial.pmf(k)) for k in range(group_size + 1)}
@@ -74,8 +74,9 @@ def _group_event(plan: PrivacyPlan, steps: int, group_size: int) -> Any:
 def _general_group_epsilon(plan: PrivacyPlan, steps: int, group_size: int) -> float:
     """The least `k e` such that `delta(e) (exp(k e) - 1) / (exp(e) - 1) <= delta`, to 1e-3.
 
-    The bound goes from one data set to the other in `k` steps of one record. When records are removed
-    the data sets on the way are smaller, which truncated batches notice: all their sizes are asked.
+    The bound goes from one data set to the other in `k` steps of one record. When records are
+    removed, the data sets on the way are smaller, which matters for truncated batches: all sizes
+    are tried.
     """
     smaller = plan.max_batch_size is not None and plan.neighboring_relation == "add_or_remove_one"
     sizes = range(plan.num_examples - group_size + 1, plan.num_examples + 1)

@@ -10,9 +10,9 @@ from bk_jax._extras import require
 from bk_jax.privacy import accounting, checks
 from bk_jax.privacy.privacy_plan import PrivacyPlan
 
-GRID_ERROR = 5e-4  # share of epsilon that the grid of the "pld" accountant may add
+GRID_ERROR = 5e-4  # the share of epsilon that the grid of the "pld" accountant may add
 FINEST, COARSEST = 1e-5, 5e-3
-COARSE = 10  # times the grid, for a first look
+COARSE = 10  # times the grid, for the first search
 TOLERANCE = 1e-4  # of the noise multiplier, relative
 LARGEST_NOISE = 1e6
 CUT_CHANCE = 1e-3  # max_batch_size="auto": share of delta that the chance of any cut batch may be
@@ -41,15 +41,16 @@ def plan(
     50 1.75 2.00
 
     Args:
-      target_epsilon: the budget. The plan's epsilon comes as close to it as 1e-3 of it, from below.
-      delta: below 1 / num_examples.
-      num_examples: size of the data set, or number of users.
+      target_epsilon: the budget. The plan's epsilon is within 1e-3 of it, relative, and never
+        above.
+      delta: must be below 1 / num_examples.
+      num_examples: size of the data set, or the number of users.
       batch_size: expected size of a Poisson batch.
-      epochs: passes over the data, in expectation; or give `steps`.
-      steps: number of steps; or give `epochs`.
+      epochs: expected passes over the data; pass either this or `steps`.
+      steps: number of steps; pass either this or `epochs`.
       l2_clip_norm: see `PrivacyPlan`. Epsilon does not depend on it.
-      max_batch_size: a number, `None` for batches of any size, or `"auto"` for the least multiple of 8
-        at which cutting costs next to nothing.
+      max_batch_size: a number, `None` for batches of any size, or `"auto"` for the smallest
+        multiple of 8 at which truncation costs next to nothing.
       accountant: `"pld"` or `"rdp"`.
       neighboring_relation: see `PrivacyPlan`.
     """
@@ -83,7 +84,7 @@ def _steps(epochs: Any, steps: Any, num_examples: int, batch_size: float) -> int
 def _max_batch_size(
     size: int | str | None, num_examples: int, batch_size: float, steps: int, delta: float
 ) -> int | None:
-    """With "auto", so large that any batch of the run is cut with a chance of `CUT_CHANCE * delta`."""
+    """With "auto", so large that any batch is cut with a chance of at most `CUT_CHANCE * delta`."""
     if size is None or not isinstance(size, str):
         return size
     checks.choice("max_batch_size", size, ("auto",))
@@ -93,10 +94,10 @@ def _max_batch_size(
 
 
 def _calibrate(start: PrivacyPlan, target: float) -> float:
-    """Twice: on a coarse grid, which is quick and can only ask for more noise, then as planned."""
+    """Searches twice: on a coarse grid, quick and only overstating noise, then as planned."""
     spread = start.sampling_probability * math.sqrt(2 * start.steps * math.log(1 / start.delta))
     coarse = dataclasses.replace(start, accountant="pld", pld_interval=COARSE * start.pld_interval)
-    guess = max(1.0, spread / target)  # little noise makes the accountant slow: come from above
+    guess = max(1.0, spread / target)  # the accountant is slow for little noise: start above
     near = _search(coarse, target, guess, factor=1.5, tolerance=0.01)
     return _search(start, target, near, factor=1.1, tolerance=TOLERANCE)
 

@@ -1,4 +1,4 @@
-"""Checks of a privacy plan: each says what was expected, what came, and why."""
+"""Checks of a privacy plan: each error says what was expected, what it got, and why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def whole_number(name: str, value: Any, least: int) -> int:
 
 
 def positive(name: str, value: Any) -> float:
-    """`value` as a float above 0 that is neither infinite nor NaN."""
+    """`value` as a finite float above 0."""
     try:
         number = float(operator.mul(value, 1.0))
     except OverflowError:
@@ -59,7 +59,7 @@ def batch_size(value: Any, num_examples: int) -> float:
 
 
 def max_batch_size(value: Any, expected: float) -> int:
-    """A batch must have room for what is expected in it."""
+    """A batch must have room for its expected size."""
     number = whole_number("max_batch_size", value, 1)
     if number < expected:
         raise ValueError(
@@ -76,7 +76,7 @@ def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 
 def supported(accountant: str, relation: str, truncated: bool) -> None:
-    """Renyi accounting knows Poisson batches of any size, and records that come or go."""
+    """Renyi accounting covers Poisson batches of any size, and records added or removed."""
     if accountant != "rdp":
         return
     if truncated:

@@ -1,4 +1,4 @@
-"""Small files: written so that they are always whole, and read only if they are files at all."""
+"""Small files: always written whole, and read only if they are regular files."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 import stat
 from pathlib import Path
 
-# What can be raised by taking JSON apart that somebody else may have written.
+# What parsing JSON that somebody else may have written can raise.
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 def write_durably(path: Path, text: str) -> None:
     """Replaces the file's content; when this returns, the new content survives a crash.
 
-    A crash in between leaves the old content or the new one, never a mixture. Only the owner may
-    read the file.
+    A crash in between leaves the old content or the new, never a mixture. Only the owner may read
+    the file.
     """
     beside = path.with_name(path.name + ".new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -27,7 +27,7 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Makes the new name of a file survive a crash as well."""
+    """Makes a file's new name survive a crash as well."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -36,13 +36,13 @@ def flush_folder(folder: Path) -> None:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """The content of a file; `ValueError` if it is none, or has more than `limit` bytes."""
+    """The content of a file; `ValueError` if it is not a regular file or exceeds `limit` bytes."""
     with os.fdopen(open_regular(path, os.O_RDONLY, limit), "rb") as file:
         return file.read(limit)
 
 
 def open_regular(path: Path, flags: int, limit: int) -> int:
-    """Opens a file after a look at it, since a device never ends, and a pipe waits for a writer."""
+    """Opens a file after checking it, since a device never ends and a pipe waits for a writer."""
     check_regular(os.stat(path), limit)
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -54,7 +54,7 @@ def open_regular(path: Path, flags: int, limit: int) -> int:
 
 
 def check_regular(found: os.stat_result, limit: float) -> None:
-    """`ValueError` if this is not a file, or one with more than `limit` bytes."""
+    """`ValueError` if this is not a regular file, or has more than `limit` bytes."""
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"it is no regular file, but {stat.filemode(found.st_mode)}")
     if found.st_size > limit:

@@ -5,10 +5,10 @@
             batch = loader.batch(step.sampling_key)
             params = train_step(params, batch, step.noise_key)
 
-The order is the point: a step is written to the disk, and flushed, *before* its keys are handed out. A
-process that is killed at any moment has at most a step recorded that it never took; it has never taken
-one that is not recorded. The keys of a step are handed out once: from the ledger's secret key and the
-number of the step, which only goes up.
+The order is the point: a step is written to disk and flushed *before* its keys are handed out. A
+process that is killed at any moment has at most one step on record that it never took, and has
+never taken a step that is not on record. The keys of a step are handed out once. They come from the
+ledger's secret key and the number of the step, which only goes up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bk_jax.privacy.ledger_file import LedgerFile, create_file, open_file
 from bk_jax.privacy.privacy_plan import PrivacyPlan
 from bk_jax.privacy.record import LedgerError
 
-NOISE, SAMPLING = 0, 1  # folded into the secret key first: two uses that have nothing in common
+NOISE, SAMPLING = 0, 1  # folded into the secret key first, so the two uses share nothing
 
 
 class Step(NamedTuple):
@@ -49,22 +49,22 @@ def open_ledger(
     fork: bool = False,
     key: jax.Array | None = None,
 ) -> Ledger:
-    """Opens the ledger of a run, or starts one, and keeps other processes out until it is closed.
+    """Opens or starts the ledger of a run, and keeps other processes out until it is closed.
 
     Args:
-      path: the file. It holds the run's secret key and is readable by its owner only: keep it out of
-        what is published. It must outlive the run's checkpoints; without it a run cannot go on.
-      plan: the plan; may be left out for a ledger that exists, and is refused if it is another one.
-      checkpoint: what `Ledger.checkpoint()` said when the model was saved that this run goes on from.
-        Needed for a ledger that has steps. If the ledger has gone further than the checkpoint, the
+      path: the file. It holds the run's secret key and is readable only by its owner: never publish
+        it. It must outlive the run's checkpoints; a run cannot continue without it.
+      plan: the plan. Optional if the ledger exists; a plan that differs from its own is refused.
+      checkpoint: what `Ledger.checkpoint()` returned when the model you resume from was saved.
+        Required if the ledger has steps. If the ledger has gone further than the checkpoint, the
         steps in between have been paid for and may have been seen, so they cannot be taken again.
-      forfeit: go on in that case: those steps count, and the run has that many fewer left.
-      fork: go on in a copy of a ledger, which is refused otherwise: two copies would hand out the same
-        keys. The steps on record stay counted, and all keys from here on are new ones. What the
-        original spends after the copy was made is not counted here, and adds. A ledger that was moved
-        to another disk or restored from a backup is a copy; one that was renamed is not.
-      key: the secret key of a new ledger, a key of `bk_jax.random`; default: a new one from the
-        operating system. A key that others know makes the run not private.
+      forfeit: continue in that case: those steps count, and the run has that many fewer left.
+      fork: continue in a copy of a ledger. Copies are refused otherwise, because two copies would
+        hand out the same keys. The steps on record stay counted, and all keys from here on are new.
+        What the original spends after the copy is not counted here, and adds up. A ledger that was
+        moved to another disk or restored from a backup is a copy; one that was renamed is not.
+      key: the secret key of a new ledger, made by `bk_jax.random`; by default a new one from the
+        operating system. If others know the key, the run is not private.
 
     >>> import tempfile, pathlib
     >>> from bk_jax import privacy
@@ -81,7 +81,7 @@ def open_ledger(
     bk_jax.privacy.record.LedgerError: ... has 3 steps on record, but the checkpoint was made at step 0.
     ...
     """
-    where = Path(os.path.realpath(path))  # one file, whatever names lead to it
+    where = Path(os.path.realpath(path))  # one file, whatever its names
     file = open_file(where)
     if file is None:
         opening.check_nothing_to_continue(where, checkpoint, fork)
@@ -125,14 +125,14 @@ class Ledger:
         return self.plan.epsilon(self.steps)
 
     def checkpoint(self) -> dict[str, Any]:
-        """What to save beside the model: two plain integers, nothing secret."""
+        """What to save with the model: two plain integers, nothing secret."""
         return {"ledger": self._file.record.name, "steps": self.steps}
 
     def take(self, number: int | None = None) -> Step:
         """Records the next step on disk, and only then hands out its keys; threads take turns.
 
         Args:
-          number: the number that the caller believes to be next; refused if it is not.
+          number: the number that the caller expects to be next; refused if it is not.
         """
         bk_jax.random.refuse_tracing("Ledger.take()")
         self._check_owner()
@@ -141,7 +141,7 @@ class Ledger:
             self._check_next(number)
             try:
                 following = self._file.add_step()
-            except BaseException:  # opening it again finds out how far the writing came
+            except BaseException:  # reopening finds out how far the write got
                 self._release()
                 raise
         secret = np.asarray(self._file.record.key, np.uint32)

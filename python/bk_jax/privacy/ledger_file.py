@@ -1,8 +1,8 @@
-"""The file of a ledger: locked while it is open, and looked at again before every use.
+"""The file of a ledger: locked while it is open, and checked again before every use.
 
-The file is written in place, so it stays the same file for as long as a run lasts. The lock is on the
-file itself: every name of it (hard links, symbolic links, bind mounts) leads to one lock, and there is
-no lock file that somebody could delete.
+The file is written in place, so it stays the same file for the whole run. The lock is on the file
+itself: all its names (hard links, symbolic links, bind mounts) lead to one lock, and there is no
+lock file that somebody could delete.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LedgerFile:
 
     Attributes:
       path: where the file is.
-      place: the same, with what tells the file from its copies.
+      place: the path, plus what tells the file from its copies.
       record: the last record.
     """
 
@@ -40,7 +40,7 @@ class LedgerFile:
         self.record = dataclasses.replace(record, steps=steps)
 
     def add_step(self) -> int:
-        """Counts a step, and returns its number; the count then survives a crash."""
+        """Counts a step and returns its number; from then on the count survives a crash."""
         self._check()
         last = self.record
         self._write(
@@ -52,7 +52,7 @@ class LedgerFile:
         return last.steps
 
     def close(self, unlock: bool = True) -> None:
-        """Closes the file. A forked process must not unlock it: the lock is its parent's as well."""
+        """Closes the file. A forked process must not unlock it: its parent shares the lock."""
         if self._descriptor < 0:
             return
         if unlock:
@@ -69,7 +69,7 @@ class LedgerFile:
         self.record = record
 
     def _check(self) -> None:
-        """The lock must be ours, the file at the path this one, and its content what we wrote."""
+        """We must hold the lock, the path must lead to this file, and its content must be ours."""
         _lock(self.path, self._descriptor)
         _check_here(self.path, self._descriptor)
         if os.pread(self._descriptor, SIZE + 1, 0) != self._content:
@@ -97,7 +97,7 @@ def open_file(path: Path) -> LedgerFile | None:
 def create_file(
     path: Path, make_record: Callable[[Place], Record], *, replace: bool = False
 ) -> LedgerFile:
-    """A new file with one record; it appears as a whole. What is at the path stays, or is replaced."""
+    """Creates a file with one record, all at once; keeps or replaces what is at the path."""
     descriptor, beside = tempfile.mkstemp(
         ".new", path.name + ".", path.parent
     )  # for the owner only
@@ -128,7 +128,7 @@ def _closed_on_error(descriptor: int) -> Iterator[None]:
 
 
 def _lock(path: Path, descriptor: int) -> None:
-    """Takes the lock, or finds that it is held already; does not wait for others."""
+    """Takes the lock, or confirms that we hold it; raises if anyone else does, and never waits."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -155,7 +155,7 @@ def _check_here(path: Path, descriptor: int) -> None:
 
 
 def _hide(path: Path, descriptor: int) -> None:
-    """Makes the file readable by its owner only, as copies often are not."""
+    """Makes the file readable only by its owner; copies often are not."""
     if not stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
         return
     try:

@@ -1,4 +1,4 @@
-"""What must be true before a ledger is opened: a new one, one that goes on, or a copy that forks."""
+"""What must hold before a ledger opens: a new one, one that continues, or a copy that forks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check_nothing_to_continue(path: Path, checkpoint: Checkpoint | None, fork: b
 
 
 def check_place(file: LedgerFile) -> None:
-    """A record continues in the file that it was written for, and nowhere else."""
+    """A record continues only in the file that it was written for."""
     path, written = file.path, file.record.place
     if written is None:
         raise LedgerError(
@@ -70,7 +70,7 @@ def check_place(file: LedgerFile) -> None:
 
 
 def check_plan(path: Path, record: Record, plan: PrivacyPlan | None) -> None:
-    """What has been spent was spent under one plan."""
+    """Everything spent must have been spent under one plan."""
     if plan is not None and plan != record.plan:
         saved, new = dataclasses.asdict(record.plan), dataclasses.asdict(plan)
         differing = [f"{k}: {saved[k]} -> {new[k]}" for k in saved if saved[k] != new[k]]
@@ -83,7 +83,7 @@ def check_plan(path: Path, record: Record, plan: PrivacyPlan | None) -> None:
 def check_checkpoint(
     path: Path, record: Record, checkpoint: Checkpoint | None, forfeit: bool
 ) -> None:
-    """The model must stand where the ledger stands, or its owner gives up the steps in between."""
+    """The model must be where the ledger is, or its owner gives up the steps in between."""
     reached = 0 if checkpoint is None else _steps_at(path, record, checkpoint)
     if reached > record.steps:
         raise LedgerError(
@@ -101,7 +101,7 @@ def check_checkpoint(
 
 
 def _steps_at(path: Path, record: Record, checkpoint: Checkpoint) -> int:
-    """How far this ledger, or one that it was forked from, was when the checkpoint was made."""
+    """The steps of this ledger, or of one it was forked from, when the checkpoint was made."""
     try:
         name, steps = (
             checks.whole_number(field, checkpoint[field], 0) for field in ("ledger", "steps")

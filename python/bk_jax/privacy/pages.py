@@ -1,8 +1,8 @@
-"""The two pages of a ledger's file, and which record they give.
+"""The two pages of a ledger's file, and the record that they yield.
 
-Records are numbered and written in turn, so of two whole pages the later one counts. If one page is
-damaged, say because the machine lost power while it was written, the other one is at most one step
-behind: the record is read as if that step had been taken. Everything else is one error.
+Records are numbered and written to the pages in turn, so of two intact pages the later one counts.
+If one page is damaged, say because the machine lost power during the write, the other is at most
+one step behind: the record is read as if that step had been taken. Anything else is an error.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def first_pages(record: Record) -> bytes:
 
 
 def offset_of(record: Record) -> int:
-    """Where the page of a record is."""
+    """The offset of a record's page."""
     return PAGE * (record.serial % 2)
 
 
 def newest(path: Path, content: bytes) -> Record:
-    """The record that the content of a file gives; `LedgerError` if there is none to rely on."""
+    """The record in the content of a file; `LedgerError` if there is none to rely on."""
     try:
         if content.startswith(b"{"):
             return Record.from_first_format(content)
@@ -39,7 +39,7 @@ def newest(path: Path, content: bytes) -> Record:
 
 
 def damaged(path: Path, why: str) -> LedgerError:
-    """What is wrong with a file, and what can be done."""
+    """What is wrong with a file, and what to do about it."""
     return LedgerError(
         f"{path} cannot be relied on as a ledger ({why}): nobody knows what has been spent. What is "
         "safe: put the newest good copy of the file back and pass fork=True, and add what was spent "

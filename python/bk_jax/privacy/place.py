@@ -1,12 +1,12 @@
-"""Where a file is: enough to tell a file from its copy, whatever the names of both.
+"""Where a file is: enough to tell a file from its copy, whatever their names.
 
 | what happens to a file | file system, inode, generation |
 |---|---|
 | rewritten in place, renamed, its folder moved on the same file system, a hard link | stay |
 | copied, moved to another file system, restored from a backup, deleted and written again | change |
 
-The generation tells apart two files that had the same inode one after the other; file systems that
-do not know it (tmpfs, NFS) have 0. A disk image is copied with all three.
+The generation distinguishes two files that had the same inode one after the other; file systems
+without generations (tmpfs, NFS) report 0. Copying a disk image copies all three.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 
 from bk_jax.privacy import checks
 
-FS_IOC_GETVERSION = 0x80087601  # of linux/fs.h: the generation of an inode
-STEPS = "user.bk_jax.steps"  # an extended attribute, which `cp` into the file leaves as it is
+FS_IOC_GETVERSION = 0x80087601  # from linux/fs.h: the generation of an inode
+STEPS = "user.bk_jax.steps"  # an extended attribute; `cp` into the file does not change it
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The path of a file, for people, and what identifies it, for comparing."""
+    """The path of a file, for people, and its identity, for comparison."""
 
     path: str
     filesystem: int
@@ -40,7 +40,7 @@ class Place:
             checks.whole_number(name, getattr(self, name), 0)
 
     def is_file_of(self, other: Place) -> bool:
-        """Whether both are the same file, under whatever path."""
+        """Whether both are the same file, whatever the paths."""
         return dataclasses.replace(self, path=other.path) == other
 
 
@@ -64,13 +64,13 @@ def _generation(descriptor: int) -> int:
 
 
 def mark_steps(descriptor: int, steps: int) -> None:
-    """Notes the steps outside of the file's content as well, where the file system can."""
+    """Also stores the steps outside the file's content, where the file system can."""
     with contextlib.suppress(OSError):
         os.setxattr(descriptor, STEPS, b"%d" % steps)
 
 
 def marked_steps(descriptor: int) -> int:
-    """What `mark_steps` noted: more than the content says if old content was put back. Else 0."""
+    """What `mark_steps` stored, or 0; exceeds the content's count if old content was put back."""
     try:
         return max(0, int(os.getxattr(descriptor, STEPS)))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The privacy plan: what a run will do, as far as its epsilon depends on it."""
+"""The privacy plan: everything about a run that its epsilon depends on."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from bk_jax.relations import relation_name
 class PrivacyPlan:
     """`steps` noisy sums of clipped gradients, each over a Poisson sample of the data.
 
-    `bk_jax.privacy.plan` finds the noise multiplier for a budget; with a known noise multiplier make
-    the plan directly:
+    `bk_jax.privacy.plan` finds the noise multiplier for a budget. If you know the noise multiplier,
+    make the plan directly:
 
     >>> plan = PrivacyPlan(num_examples=1000, batch_size=100, steps=50, delta=1e-5, noise_multiplier=2)
     >>> print(f"{plan.epsilon(25):.2f} {plan.epsilon():.2f}")
     1.19 1.65
 
     Attributes:
-      num_examples: size of the data set, or number of users when a unit is a user. Taken as public.
-      batch_size: EXPECTED size of a batch: each example is taken with chance `batch_size /
-        num_examples`, independently. The sum is divided by this constant, never by the actual size.
+      num_examples: size of the data set, or number of users if a unit is a user. Considered public.
+      batch_size: EXPECTED size of a batch: each example is included independently, with probability
+        `batch_size / num_examples`. The sum is divided by this constant, never by the actual size.
       steps: how many noisy sums are released.
       delta: the delta of the guarantee.
       noise_multiplier: standard deviation of the noise in units of the clip norm, whatever the
         neighbouring relation.
       l2_clip_norm: norm to which each example's gradient is clipped.
-      max_batch_size: `None`: batches have the size that they have. A number: a batch that is larger is
-        cut to a uniformly random subset of this size ("truncated Poisson"), which costs a little
-        epsilon and is accounted for.
-      accountant: `"pld"` (tight) or `"rdp"`, both of `dp_accounting`.
-      neighboring_relation: what one record does between two data sets that must look alike:
-        `"add_or_remove_one"`, `"replace_one"` or `"replace_special"` (by an empty record), or one of
-        `dp_accounting.NeighboringRelation`; the name is kept.
-      pld_interval: grid of the `"pld"` accountant. A coarse one is quick and only overstates epsilon.
+      max_batch_size: `None`: batches may have any size. A number: a larger batch is cut to a
+        uniformly random subset of this size ("truncated Poisson"), which costs a little epsilon and
+        is accounted for.
+      accountant: `"pld"` (tight) or `"rdp"`, both from `dp_accounting`.
+      neighboring_relation: how one record differs between two data sets that must look alike:
+        `"add_or_remove_one"`, `"replace_one"` or `"replace_special"` (by an empty record), or one
+        of `dp_accounting.NeighboringRelation`; stored as the name.
+      pld_interval: grid of the `"pld"` accountant. A coarse grid is quick and only overstates
+        epsilon.
     """
 
     num_examples: int
@@ -73,7 +74,7 @@ class PrivacyPlan:
 
     @property
     def sampling_probability(self) -> float:
-        """The chance of each example to be in a batch."""
+        """The probability that an example is in a batch."""
         return self.batch_size / self.num_examples
 
     @property
@@ -82,7 +83,7 @@ class PrivacyPlan:
         return "poisson" if self.max_batch_size is None else "truncated poisson"
 
     def options(self) -> dict[str, float]:
-        """What `bk_jax.dp_value_and_grad` must be told, as keyword arguments."""
+        """The keyword arguments that `bk_jax.dp_value_and_grad` needs."""
         return {
             "l2_clip_norm": self.l2_clip_norm,
             "noise_multiplier": self.noise_multiplier,
@@ -94,14 +95,14 @@ class PrivacyPlan:
         return accounting.event(self, self._count(steps))
 
     def epsilon(self, steps: int | None = None, *, group_size: int = 1) -> float:
-        """The epsilon at `delta` of `steps` steps (default: all), more than planned included.
+        """The epsilon at `delta` of `steps` steps (default: all), which may exceed the plan.
 
         Args:
           steps: how many noisy sums have been released.
           group_size: how many records of the data set one person may own. Plain Poisson batches are
-            analysed exactly with `"pld"` (a mixture of Gaussians, one for each number of the group's
-            records in the batch), except for `"replace_one"`; otherwise the general bound is taken:
-            (e, d) for one record is (k e, d (exp(k e) - 1) / (exp(e) - 1)) for k.
+            analysed exactly with `"pld"` (a mixture of Gaussians, one for each number of the
+            group's records in the batch), except for `"replace_one"`. Otherwise the general bound
+            is used: (e, d) for one record is (k e, d (exp(k e) - 1) / (exp(e) - 1)) for k.
         """
         size = checks.whole_number("group_size", group_size, 1)
         if size > self.num_examples:
@@ -109,7 +110,7 @@ class PrivacyPlan:
         return accounting.epsilon(self, self._count(steps), size)
 
     def describe(self) -> str:
-        """The guarantee in words, with all that it rests on."""
+        """The guarantee in words, with everything that it rests on."""
         cut = f", cut to {self.max_batch_size}" if self.max_batch_size is not None else ""
         return (
             f"({self.epsilon():.3g}, {self.delta:.3g})-differential privacy after {self.steps} steps, "

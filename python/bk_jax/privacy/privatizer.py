@@ -1,4 +1,4 @@
-"""Noise as a gradient transformation: for those who have a chain of optax transformations.
+"""Noise as a gradient transformation, for use in a chain of optax transformations.
 
     grad_fn = bk_jax.clipped_value_and_grad(loss_fn, l2_clip_norm=1.0)
     optimizer = optax.chain(
@@ -7,8 +7,8 @@
         optax.adam(1e-3),
     )
 
-Anything with the same two functions can stand in its place, such as the matrix-factorization
-privatizers of jax_privacy: what they get is a sum of clipped gradients.
+Anything with the same two functions can take its place, such as the matrix-factorization
+privatizers of jax_privacy: they receive a sum of clipped gradients.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bk_jax.privacy import checks
 
 
 class GaussianState(NamedTuple):
-    """The key that the next steps are split from, and how many there have been."""
+    """The key that the next steps are split from, and the number of steps so far."""
 
     key: jax.Array
     steps: jax.Array
@@ -33,10 +33,10 @@ class GaussianState(NamedTuple):
 def gaussian_privatizer(stddev: float, key: jax.Array) -> Any:
     """An `optax.GradientTransformation` that adds independent Gaussian noise to clipped sums.
 
-    Every update splits the key in its state and throws the used half away, so no two updates of a run
-    draw the same noise. A state that is restored from an old checkpoint would draw it again, and the
-    key in it must not be published; `bk_jax.privacy.open_ledger` with `dp_value_and_grad` refuses to go
-    back, and its checkpoints hold no secret.
+    Every update splits the key in its state and throws the used half away, so no two updates of a
+    run draw the same noise. But a state restored from an old checkpoint draws it again, and the key
+    in it must not be published. `bk_jax.privacy.open_ledger` with `dp_value_and_grad` avoids both:
+    it refuses to go back, and its checkpoints hold no secret.
 
     Args:
       stddev: `noise_multiplier * grad_fn.sensitivity()`.
@@ -62,7 +62,7 @@ def gaussian_privatizer(stddev: float, key: jax.Array) -> Any:
 
 
 def add_noise_to_tree(sums: Any, key: jax.Array, stddev: Any) -> Any:
-    """Noise for the real leaves of a tree of sums, the very noise that `dp_value_and_grad` adds."""
+    """Noise for the real leaves of a tree of sums, identical to what `dp_value_and_grad` adds."""
     leaves, treedef = jax.tree_util.tree_flatten(sums)
     real = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     for i, noisy in zip(real, add_noise([leaves[i] for i in real], key, stddev), strict=True):

@@ -1,7 +1,7 @@
 """One record of a ledger: what it holds, and how it becomes a page of the file.
 
-A page is a checksum of all that follows it, one line of JSON, and spaces. The checksum finds
-accidents and changes by hand. It is no signature: whoever can write the file can write a checksum.
+A page is a checksum of everything after it, one line of JSON, and spaces. The checksum catches
+accidents and manual edits. It is not a signature: whoever can write the file can write a checksum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LedgerError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Fork:
-    """Where a ledger left another one: the name of that one, and its steps at that time."""
+    """Where a ledger branched off from another: that ledger's name, and its steps at the time."""
 
     name: int
     steps: int
@@ -45,13 +45,13 @@ class Record:
     """What a ledger knows. The key is a secret: whoever has it can subtract the noise.
 
     Attributes:
-      serial: counts the records of a file.
+      serial: numbers the records of a file.
       name: a random number, the identity of the run. Checkpoints carry it.
       steps: how many steps have been paid for.
       key: the secret key of the run, in words of 32 bits.
       plan: what the run was started with.
       place: the file that this record was written for; None in files of the first format.
-      forks: the runs that this one was copied from, the oldest first.
+      forks: the runs that this one was copied from, oldest first.
     """
 
     serial: int
@@ -103,7 +103,7 @@ class Record:
 
     @staticmethod
     def from_first_format(content: bytes) -> Record:
-        """The record of a file as bk_jax wrote it first: JSON alone, without checksum or place."""
+        """The record of a file in the first format: JSON alone, without checksum or place."""
         try:
             fields = json.loads(content.decode())
             if fields.pop("format") != 1:
@@ -113,10 +113,10 @@ class Record:
             raise ValueError(f"not a ledger: {error}") from error
 
     def forked(self, place: Place) -> Record:
-        """The same steps under another name and with other keys, for a copy that goes on.
+        """The same steps under another name and with other keys, for a copy that continues.
 
         The new key has 256 bits from the operating system. The old key and the new place are mixed
-        in: a machine that was copied while it ran may repeat its random numbers.
+        in, because a machine that was copied while running may repeat its random numbers.
         """
         here = dataclasses.replace(self, serial=0, place=place)
         mixed = hashlib.sha256(b"bk_jax ledger fork\n" + secrets.token_bytes(32))
@@ -130,7 +130,7 @@ class Record:
 
 
 def new_name() -> int:
-    """A random identity that fits into an `int32`, as checkpoints may be arrays."""
+    """A random identity that fits into an `int32`, since checkpoints may be arrays."""
     return secrets.randbits(31)
 
 

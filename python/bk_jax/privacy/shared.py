@@ -1,10 +1,10 @@
-"""One ledger for several processes: the first keeps it, and all get the keys of the same step.
+"""One ledger for several processes: the first keeps it, and all get the same keys for a step.
 
     with privacy.open_shared_ledger("run.ledger", plan) as ledger:   # in every process
         for step in ledger: ...
 
-Only process 0 of `jax.distributed` touches the file. It records a step on its disk and then sends the
-keys to the others; a process that is gone makes the sending fail, so no process goes on alone.
+Only process 0 of `jax.distributed` touches the file. It records a step on its disk and then sends
+the keys to the others. If a process is gone, sending fails, so no process continues alone.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def open_shared_ledger(
     fork: bool = False,
     key: jax.Array | None = None,
 ) -> SharedLedger:
-    """`open_ledger` for all processes of `jax.distributed`, called by all of them at the same time.
+    """`open_ledger` for all processes of `jax.distributed`; all must call it at the same time.
 
-    The arguments are those of `open_ledger`; what process 0 is given counts, but for the plan, which
-    everyone needs. With one process it does what `open_ledger` does.
+    The arguments are those of `open_ledger`. Only those of process 0 count, except for the plan,
+    which every process needs. With one process, this is `open_ledger`.
     """
     ledger, error = None, None
     if jax.process_index() == 0:
@@ -46,7 +46,7 @@ def open_shared_ledger(
             ledger = open_ledger(
                 path, plan, checkpoint=checkpoint, forfeit=forfeit, fork=fork, key=key
             )
-        except BaseException as problem:  # the others wait for an answer
+        except BaseException as problem:  # the others are waiting for an answer
             error = problem
     record = (ledger.checkpoint()["ledger"], ledger.steps) if ledger else (0, 0)
     name, steps = _send(error, record)
@@ -70,11 +70,11 @@ class SharedLedger:
         return self.plan.epsilon(self.steps)
 
     def checkpoint(self) -> dict[str, Any]:
-        """What to save beside the model; the same in all processes."""
+        """What to save with the model; the same in all processes."""
         return {"ledger": self._name, "steps": self.steps}
 
     def take(self) -> Step:
-        """Records the next step on the disk of process 0, and then hands its keys to all."""
+        """Records the next step on the disk of process 0, then hands its keys to all processes."""
         error, words = None, [0] * (1 + 2 * KEY_WORDS)
         if self._ledger is not None:
             try:
@@ -84,7 +84,7 @@ class SharedLedger:
                     step.number,
                     *(int(w) for key in secrets for w in jax.random.key_data(key)),
                 ]
-            except BaseException as problem:  # the others wait for an answer
+            except BaseException as problem:  # the others are waiting for an answer
                 error = problem
         number, *rest = _send(error, words)
         self._steps = number + 1
@@ -113,7 +113,7 @@ def _as_key(words: Sequence[int]) -> jax.Array:
 
 
 def _send(error: BaseException | None, words: Sequence[int]) -> list[int]:
-    """The words of process 0 in all processes; its refusal stops all of them."""
+    """The words of process 0 in all processes; if it refuses, all of them stop."""
     answer = np.asarray([REFUSED if error else GRANTED, *words], np.uint32)
     if jax.process_count() > 1:
         answer = np.asarray(multihost_utils.broadcast_one_to_all(answer))

@@ -4,7 +4,7 @@
     loader = sampling.Loader(data, sampler, physical_batch_size=64)
     for batch in loader.physical_batches(step.sampling_key): ...
 
-Privacy accounting of a sampled batch holds for the sampling that it assumes. Shuffled batches of a
+The accounting of sampled batches holds only for the sampling that it assumes. Shuffled batches of a
 fixed size are not Poisson samples, whatever their size.
 """
 

@@ -15,7 +15,7 @@ from bk_jax.sampling.batches import Batch
 
 
 class Sums(NamedTuple):
-    """What has been added up: clipped gradients, losses, and examples."""
+    """The running sums: clipped gradients, losses, and examples."""
 
     gradients: Any
     loss: jax.Array
@@ -25,7 +25,7 @@ class Sums(NamedTuple):
 
 
 class BatchStats(NamedTuple):
-    """What is known of a batch in parts. Not private: for monitoring and tests only."""
+    """Statistics of a batch in parts. Not private: for monitoring and tests only."""
 
     size: jax.Array
     clipped_fraction: jax.Array
@@ -35,10 +35,10 @@ class BatchStats(NamedTuple):
 def accumulated(grad_fn: DPValueAndGrad) -> Accumulated:
     """Makes `grad_fn` take a batch in parts: clip each, add them up, add noise once, divide once.
 
-    The noise, and what it is divided by, are those of `grad_fn` on the whole batch; the sum differs by
-    the order of additions alone. Sums are kept in float32 at least. Parts are compiled once, since all
-    have one shape, and so is the end; do not put `jax.jit` around the result, whose parts are a loop in
-    Python.
+    The noise and the divisor are those of `grad_fn` on the whole batch; the sum differs only by the
+    order of additions. Sums are kept in float32 or wider. All parts have one shape, so the part and
+    the final step are each compiled once. Do not put `jax.jit` around the result: it loops over the
+    parts in Python.
 
     >>> import jax, jax.numpy as jnp, bk_jax, numpy as np
     >>> from bk_jax import sampling
@@ -50,14 +50,14 @@ def accumulated(grad_fn: DPValueAndGrad) -> Accumulated:
     [20.]
 
     Args:
-      grad_fn: of `dp_value_and_grad`, with the parameters as argument 0 and the batch as argument 1,
-        without `has_aux`.
+      grad_fn: made by `dp_value_and_grad`, with the parameters as argument 0 and the batch as
+        argument 1, without `has_aux`.
 
     Returns:
-      A function `(params, batches, *others, key=None) -> (value, grads)`, with `BatchStats` as a last
-      element if `grad_fn` has `return_stats`. `batches` are `bk_jax.sampling.Batch`es; of none of them
-      comes pure noise. An argument that is a PRNG key for the loss (`prng_argnum`) is folded with the
-      number of the part.
+      A function `(params, batches, *others, key=None) -> (value, grads)`, with `BatchStats` as a
+      last element if `grad_fn` has `return_stats`. `batches` are `bk_jax.sampling.Batch`es; an
+      empty iterable yields pure noise. If an argument is a PRNG key for the loss (`prng_argnum`),
+      the number of the part is folded into it.
     """
     signature = grad_fn.signature
     if signature.argnums != (0,) or signature.batch_argnums != (1,) or not grad_fn.single:
@@ -124,7 +124,7 @@ class Accumulated:
 
 
 def _count_clipped(factors: jax.Array, is_padding: jax.Array) -> jax.Array:
-    """Examples of which any group of parameters is clipped; factors are `[B]` or `[B, groups]`."""
+    """Examples with any group of parameters clipped; factors are `[B]` or `[B, groups]`."""
     clipped = jnp.any(factors.reshape(len(factors), -1) < 1, axis=1)
     return jnp.sum(clipped & ~is_padding)
 

@@ -1,4 +1,4 @@
-"""Batches of a fixed shape: real rows first, then rows of zeros that are marked as padding."""
+"""Batches of a fixed shape: real rows first, then rows of zeros marked as padding."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class PaddedCollate:
     ((3, 2), 2)
 
     Attributes:
-      size: rows of a batch; `max_batch_size` of the plan. A larger batch is refused, since cutting it
-        here would not be what is accounted for.
+      size: rows of a batch; the plan's `max_batch_size`. A larger batch is refused, since cutting
+        it here would not match the accounting.
       template: any example; it gives an empty batch its shapes. Its values are not used.
       collate_fn: turns a list of examples into a tree of arrays with a leading axis.
     """

@@ -1,12 +1,13 @@
-"""Hosts: one batch for all processes, of which each loads its share.
+"""Hosts: one batch for all processes, where each loads its share.
 
     rows = NamedSharding(mesh, P("data"))
     loader = sampling.Loader(data, sampler, hosts=sampling.Hosts.of_sharding(rows))
     batch = sampling.spread(loader.batch(step.sampling_key), rows, loader.hosts)
 
-All processes draw the same batch from the same key, so the accounting knows nothing of hosts. The rows
-of a batch are dealt out in turn, and every share is padded to the same size. Processes whose devices
-hold the same rows, because the layers are spread over them, are one host here and load the same share.
+All processes draw the same batch from the same key, so hosts do not affect the accounting. The rows
+of a batch are dealt out in turn, and every share is padded to the same size. Processes whose
+devices hold the same rows, because the layers are spread over them, count as one host and load the
+same share.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from bk_jax.sampling.batches import Batch
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """Number `index` of `count` hosts that share batches; without arguments: there is one.
+    """Number `index` of `count` hosts that share batches; by default there is one.
 
     >>> Hosts(1, 3).share(np.asarray([10, 20, 30, 40, 50])), Hosts(1, 3).rows(6)
     (array([20, 50]), 2)
@@ -41,7 +42,7 @@ class Hosts:
 
     @staticmethod
     def of_sharding(sharding: jax.sharding.Sharding) -> Hosts:
-        """This process among those of `jax.distributed`; processes that hold the same rows are one host.
+        """This process in `jax.distributed`; processes that hold the same rows are one host.
 
         Args:
           sharding: cuts the rows of a batch over devices, such as `NamedSharding(mesh, P("data"))`.
@@ -65,7 +66,7 @@ class Hosts:
         return indices[self.index :: self.count]
 
     def rows(self, size: int) -> int:
-        """Rows of this host's share of a batch of `size` rows."""
+        """How many rows this host has of a batch of `size` rows."""
         if size % self.count:
             raise ValueError(
                 f"{self.count} hosts cannot share {size} rows evenly; choose physical_batch_size, or "
@@ -81,12 +82,12 @@ def spread(batch: Batch, sharding: jax.sharding.Sharding, hosts: Hosts) -> Batch
     """The shares of all hosts as one batch of global arrays.
 
     Args:
-      batch: this host's share, of a `Loader` with `hosts`.
-      sharding: cuts the leading axis over the devices of all hosts, such as `NamedSharding(mesh,
-        P("data"))`. The devices of a host must hold neighbouring rows, which is so if the mesh was made
-        by `jax.make_mesh` with the axis of the batch first.
-      hosts: those of the loader. If they do not fit the sharding, devices that should hold the same
-        examples would hold different ones: an error.
+      batch: this host's share, from a `Loader` with `hosts`.
+      sharding: cuts the leading axis over the devices of all hosts, such as
+        `NamedSharding(mesh, P("data"))`. The devices of a host must hold neighbouring rows, as they
+        do if `jax.make_mesh` made the mesh with the batch axis first.
+      hosts: those of the loader. It is an error if they do not fit the sharding, because devices
+        that should hold the same examples would hold different ones.
     """
     if hosts != (own := Hosts.of_sharding(sharding)):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The loader: from a step's key to its batch, out of arrays or of anything with `[i]` and `len`."""
+"""The loader: from a step's key to its batch, from arrays or anything with `[i]` and `len`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Loader:
 
     Attributes:
       source: a tree of arrays with a leading axis of examples; or a data set with `__getitem__` and
-        `__len__` (PyTorch's map-style data sets, Grain's data sources and `MapDataset`), whose examples
-        are trees of arrays. `__getitems__` is used where there is one.
+        `__len__` (PyTorch's map-style data sets, Grain's data sources and `MapDataset`), whose
+        examples are trees of arrays. `__getitems__` is used if it exists.
       sampler: which examples a batch holds.
       physical_batch_size: rows of a physical batch; default: `max_batch_size` of the sampler.
       collate_fn: for data sets, how a list of examples becomes arrays.
-      hosts: which of several processes this is; each gets its share of the same batches, and sizes
-        are those of all shares together. `sampling.Hosts.of_sharding` knows.
+      hosts: which of several processes this is. Each gets its share of the same batches, and sizes
+        count all shares together. `sampling.Hosts.of_sharding` finds it.
     """
 
     source: Any
@@ -62,7 +62,7 @@ class Loader:
             )
 
     def batch(self, key: jax.Array) -> Batch:
-        """The whole batch of a step as one, `max_batch_size` rows long."""
+        """The whole batch of a step in one piece, `max_batch_size` rows long."""
         size = self.sampler.max_batch_size
         if size is None:
             raise ValueError(
@@ -72,10 +72,10 @@ class Loader:
         return self._gather(self.sampler.indices(key), size)
 
     def physical_batches(self, key: jax.Array) -> Iterator[Batch]:
-        """The batch of a step in parts of `physical_batch_size` rows; at least one, if all padding."""
+        """The batch of a step in parts of `physical_batch_size` rows; an empty batch is one."""
         indices = self.sampler.indices(key)
         size = self.physical_batch_size or self.sampler.max_batch_size
-        assert size is not None  # checked when the loader was made
+        assert size is not None  # checked when the loader was created
         for start in range(0, max(1, len(indices)), size):
             yield self._gather(indices[start : start + size], size)
 
@@ -87,7 +87,7 @@ class Loader:
             return collate(_items(self.source, indices.tolist()))
         places = np.zeros(
             size, np.int64
-        )  # one shape, also for what a device compiles to fetch rows
+        )  # one shape, also for the code that a device compiles to fetch rows
         places[: len(indices)] = indices
         rows = jax.tree_util.tree_map(lambda x: np.asarray(x[places]), self.source)
         return pad(rows, len(indices), size)

@@ -1,4 +1,4 @@
-"""Poisson sampling: each example is in the batch or not, by a coin of its own."""
+"""Poisson sampling: each example is in the batch or not, on its own coin flip."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NUMBERS = 2**64  # each example draws one of these
 
 @dataclasses.dataclass(frozen=True)
 class PoissonSampler:
-    """Draws the batch of a step from the step's key alone, so a resumed run draws the same.
+    """Draws the batch of a step from the step's key alone, so a resumed run draws the same batches.
 
     An example is taken if its 64-bit number is below `batch_size / num_examples` of all numbers,
-    rounded down, so it is never likelier than accounted for. (A float32 uniform has 23 bits: at a
-    chance of one in a million it is off by up to a tenth.) If more than `max_batch_size` are taken,
-    those with the smallest numbers stay, which is a uniformly random subset.
+    rounded down, so it is never more likely than accounted for. (A float32 uniform has 23 bits: at
+    a chance of one in a million it is off by up to a tenth.) If more than `max_batch_size` are
+    taken, those with the smallest numbers stay, which is a uniformly random subset.
 
     >>> import jax
     >>> sampler = PoissonSampler(num_examples=1000, batch_size=5)
@@ -49,7 +49,7 @@ class PoissonSampler:
         return PoissonSampler(plan.num_examples, plan.batch_size, plan.max_batch_size)
 
     def indices(self, key: jax.Array) -> np.ndarray[Any, Any]:
-        """The examples of a batch, in order; `int64` of any length, zero included."""
+        """The examples of a batch, in order; `int64` of any length, including zero."""
         numbers = _numbers(key, self.num_examples)
         limit = int(Fraction(self.batch_size / self.num_examples) * NUMBERS)
         if limit == 0:

@@ -1,11 +1,11 @@
-"""Units: when privacy is owed to a person who has several examples, the unit is the person.
+"""Units: when you owe privacy to people with several examples, the unit is the person.
 
     units = sampling.group_by_user(data, user_ids, max_examples=8)
     loss_fn = sampling.unit_loss(losses_fn)     # losses_fn(params, examples) -> [rows]
     grad_fn = bk_jax.dp_value_and_grad(loss_fn, keep_batch_dim=False, **plan.options())
 
-One unit takes the place of one example: it is sampled as a whole, its gradient is clipped as a whole,
-and the plan's `num_examples` is the number of users. Everything else stays.
+One unit takes the place of one example: it is sampled as a whole, its gradient is clipped as a
+whole, and the plan's `num_examples` is the number of users. Everything else stays the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bk_jax.privacy import checks
 
 
 class Units(NamedTuple):
-    """Examples `[users, max_examples, ...]` and which of them are padding, `[users, max_examples]`."""
+    """Examples `[users, max_examples, ...]`, and which are padding, `[users, max_examples]`."""
 
     examples: Any
     is_padding: Any
@@ -30,8 +30,9 @@ class Units(NamedTuple):
 def group_by_user(data: Any, user_ids: Any, max_examples: int) -> Units:
     """Groups examples by user: one unit per user, in the order of sorted ids.
 
-    A user with more than `max_examples` keeps the first ones; shuffle the data before to keep a random
-    choice. One with fewer is filled up with copies of their own first example, marked as padding.
+    A user with more than `max_examples` keeps the first ones; shuffle the data first to keep a
+    random choice. A user with fewer is filled up with copies of their own first example, marked as
+    padding.
 
     >>> units = group_by_user(np.asarray([10, 20, 30, 40]), ["b", "a", "b", "b"], max_examples=2)
     >>> units.examples
@@ -57,13 +58,13 @@ def unit_loss(
     """The loss of one unit, from the losses of a batch of examples.
 
     Args:
-      losses_fn: `(params, examples, ...) -> [rows]`, ordinary batched code without the last mean.
-      reduction: `"mean"` over the user's own examples, or their `"sum"`. Either is private: the gradient
-        of the whole unit is clipped.
+      losses_fn: `(params, examples, ...) -> [rows]`, ordinary batched code without the final mean.
+      reduction: `"mean"` over the user's own examples, or their `"sum"`. Either is private, because
+        the gradient of the whole unit is clipped.
 
     Returns:
-      `loss_fn(params, unit, ...)` for `dp_value_and_grad(..., keep_batch_dim=False)`, with a `Units` of
-      one user as the unit.
+      `loss_fn(params, unit, ...)` for `dp_value_and_grad(..., keep_batch_dim=False)`, where a unit
+      is a `Units` of one user.
 
     >>> loss_fn = unit_loss(lambda w, x: w * x)
     >>> unit = Units(jnp.asarray([2.0, 4.0, 9.0]), jnp.asarray([False, False, True]))

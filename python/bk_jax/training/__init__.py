@@ -1,9 +1,10 @@
-"""Training: a loop that people may ignore, made of the public pieces alone.
+"""Training: an optional training loop, made only of the public pieces.
 
     result = training.fit(loss_fn, params, data, plan=plan, optimizer=optax.adam(1e-3), directory="run")
 
-Plan and ledger are `bk_jax.privacy`'s, batches `bk_jax.sampling`'s, gradients `dp_value_and_grad`'s, and
-the optimizer is optax's. `docs/training.md` has the same loop by hand. Needs `bk_jax[train]`.
+The plan and ledger come from `bk_jax.privacy`, batches from `bk_jax.sampling`, gradients from
+`dp_value_and_grad`, and the optimizer from optax. `docs/training.md` has the same loop by hand.
+Needs `bk_jax[train]`.
 """
 
 from bk_jax.training.history import Point

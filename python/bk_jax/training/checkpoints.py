@@ -1,7 +1,7 @@
-"""Checkpoints of the model, each with the place in the ledger where it was made.
+"""Checkpoints of the model, each with its place in the ledger.
 
 A checkpoint is a folder that orbax writes under another name and renames when it is complete, so a
-process that is killed leaves the one before. It holds nothing secret; the ledger is another file.
+killed process leaves the previous one. It holds nothing secret; the ledger is a separate file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import jax
 from bk_jax._extras import require
 from bk_jax.privacy.durable import check_regular
 
-Keys = tuple[str, ...]  # the way to an array
-KEPT = 2  # the last one, and the one before in case the machine lost power while writing
+Keys = tuple[str, ...]  # the path to an array
+KEPT = 2  # the last one, and the one before in case of a power loss during the write
 PLACE_LIMIT = 2**16  # bytes of two numbers in JSON, with room to spare
 
 
 def place_of_latest(folder: Path) -> Mapping[str, Any] | None:
-    """What `Ledger.checkpoint()` said when the newest checkpoint was made; changes nothing on disk."""
+    """What `Ledger.checkpoint()` returned for the newest checkpoint; changes nothing on disk."""
     if not folder.exists():
         return None
     ocp = require("orbax.checkpoint", "orbax-checkpoint")
@@ -40,7 +40,7 @@ def place_of_latest(folder: Path) -> Mapping[str, Any] | None:
 
 
 class Checkpoints:
-    """The checkpoints of a run. Made by the process that holds the run's ledger, and by no other."""
+    """The checkpoints of a run. Only the process that holds the run's ledger makes them."""
 
     def __init__(self, folder: Path):
         self._ocp = require("orbax.checkpoint", "orbax-checkpoint")
@@ -49,11 +49,11 @@ class Checkpoints:
             folder,
             max_to_keep=KEPT,
             enable_async_checkpointing=False,  # arrays are donated to the next step
-            cleanup_tmp_directories=True,  # what a killed process left
+            cleanup_tmp_directories=True,  # left behind by a killed process
         )
 
     def save(self, state: Any, place: Mapping[str, Any]) -> None:
-        """Writes a checkpoint, unless there is one of this step."""
+        """Writes a checkpoint, unless this step already has one."""
         _check_names(state)
         if self._manager.latest_step() == place["steps"]:
             return
@@ -62,7 +62,7 @@ class Checkpoints:
         self._manager.save(place["steps"], args=whole)
 
     def restore(self, like: Any) -> Any:
-        """The newest state, in the shapes, types and shardings of `like`; `like` if there is none."""
+        """The newest state, with the shapes, types and shardings of `like`; else `like`."""
         _check_names(like)
         latest = self._manager.latest_step()
         if latest is None:
@@ -79,7 +79,7 @@ class Checkpoints:
             return self._manager.restore(latest, args=whole)["state"]
 
     def close(self) -> None:
-        """Ends the work of orbax."""
+        """Shuts orbax down."""
         self._manager.close()
 
     def _check(self, saved: Mapping[Keys, str], given: Mapping[Keys, str]) -> None:
@@ -101,7 +101,7 @@ class Checkpoints:
 
 @contextlib.contextmanager
 def _reading(checkpoint: Path) -> Iterator[Path]:
-    """Whatever goes wrong becomes one error; devices and pipes are not read at all."""
+    """Turns whatever goes wrong into one error; never reads devices or pipes."""
     try:
         for path in checkpoint.rglob("*"):
             if not path.is_dir():
@@ -128,7 +128,7 @@ def _manager(folder: Path, **options: Any) -> Any:
 
 
 def _shapes(tree: Any) -> dict[Keys, str]:
-    """Keys -> type and shape. Metadata names tuple entries as dictionaries do, so names alone count."""
+    """Keys -> type and shape. Orbax names tuple entries like dictionary keys: only names count."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {_keys(path): f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves}
 
@@ -138,7 +138,7 @@ def _keys(path: Any) -> Keys:
 
 
 def _check_names(tree: Any) -> None:
-    """Orbax joins keys by dots, and of two arrays with one name it returns one twice."""
+    """Orbax joins keys with dots; if two arrays share a name, it returns one of them twice."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     names = collections.Counter(".".join(_keys(path)) for path, _ in leaves)
     for name, count in names.items():

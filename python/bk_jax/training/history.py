@@ -1,4 +1,4 @@
-"""The history of a run: what is known after some of its steps, in a file beside the checkpoints."""
+"""The history of a run: points along the way, in a file beside the checkpoints."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Point:
     Attributes:
       step: steps on record in the ledger.
       epsilon: what they have spent, at the plan's delta.
-      examples_per_second: expected ones; the actual number would not be public.
-      metrics: what `evaluate` returned; post-processing if it does not look at the training data.
+      examples_per_second: the expected number; the actual one would not be public.
+      metrics: what `evaluate` returned; post-processing if it never looks at the training data.
       loss: mean training loss over the steps since the last point. NOT PRIVATE.
       clipped: share of examples whose gradient was clipped in these steps. NOT PRIVATE.
-      nonfinite: examples whose gradient was NaN or infinite, hence left out. NOT PRIVATE.
+      nonfinite: examples whose gradient was NaN or infinite and was left out. NOT PRIVATE.
     """
 
     step: int
@@ -38,7 +38,7 @@ class Point:
     nonfinite: int
 
     def describe(self) -> str:
-        """The point in one line, what is not private in brackets.
+        """The point in one line, with what is not private in brackets.
 
         >>> Point(20, 0.834, 12345.6, {"accuracy": 0.91}, 0.532, 0.41, 0).describe()
         'epsilon 0.834, 12,346 examples/s, accuracy 0.91 [not private: loss 0.532, clipped 41%]'
@@ -52,13 +52,13 @@ class Point:
 
 
 def save(path: Path, points: list[Point]) -> None:
-    """Writes all points, as a whole or not at all."""
+    """Writes all points, or none."""
     fields = [_null_for_nan(dataclasses.asdict(point)) for point in points]
     write_durably(path, json.dumps({"note": NOTE, "points": fields}, indent=1, allow_nan=False))
 
 
 def load(path: Path, steps: int) -> list[Point]:
-    """The points up to `steps`, where the model stands that the run goes on from."""
+    """The points up to `steps`, where the model that the run resumes from stands."""
     if not path.exists():
         return []
     try:

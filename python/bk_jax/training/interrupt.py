@@ -1,4 +1,4 @@
-"""Being asked to stop: Ctrl-C and SIGTERM end a run after its present step, not in the middle of it."""
+"""Being asked to stop: Ctrl-C and SIGTERM end a run after the current step, not in the middle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Yields a function that says whether someone asked; a second time the signal does what it did.
+    """Yields a function that says whether a signal came; a second one does what it did before.
 
-    Only the main thread can do this; in another one nobody can ask. A signal that was ignored before
-    stays ignored.
+    Only the main thread can handle signals; in other threads the function always says no. A signal
+    that was ignored before stays ignored.
 
     >>> import os
     >>> with asked_to_stop() as stop:

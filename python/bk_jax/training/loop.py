@@ -1,4 +1,4 @@
-"""`fit`: the training loop, with progress, checkpoints, a plot, and an end when the budget is spent."""
+"""`fit`: the training loop, with progress, checkpoints, a plot, and a stop at the budget."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from bk_jax.training.progress import Progress
 from bk_jax.training.recorder import Evaluate, Recorder
 from bk_jax.training.steps import State, TakeStep
 
-REPORTS = 25  # points of a run, unless `report_every` is given
+REPORTS = 25  # reports per run, unless `report_every` is given
 
 
 class Result(NamedTuple):
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-      params: the parameters. With `epsilon` and the plan's delta, they may be published.
-      optimizer_state: of the optimizer.
-      steps: steps on record, those that were forfeited included.
-      epsilon: what these have spent.
-      stopped: `"budget"` when no step of the plan is left, `"stop_at_epsilon"` when there are some but
-        the next would spend more than that, `"interrupted"` when someone asked to stop.
+      params: the parameters. You may publish them, with `epsilon` and the plan's delta.
+      optimizer_state: the state of the optimizer.
+      steps: steps on record, including forfeited ones.
+      epsilon: what those steps have spent.
+      stopped: `"budget"` when no step of the plan is left, `"stop_at_epsilon"` when steps are left
+        but the next one would exceed that limit, `"interrupted"` when someone asked to stop.
       history: points along the way. Their losses and clipped shares are NOT PRIVATE.
     """
 
@@ -67,40 +67,41 @@ def fit(
     loss_kwargs: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Result:
-    """Trains privately until the budget is spent, and goes on where an earlier call stopped.
+    """Trains privately until the budget is spent, resuming where an earlier call stopped.
 
-    Ctrl-C and SIGTERM end the run after the present step, with a checkpoint: the next call with the same
-    arguments goes on, and ends with the same bits as a run that was never stopped. After `kill -9` the
-    last complete checkpoint is at most `checkpoint_every` steps old; what came after it is counted by
-    the ledger and lost to the model, which `forfeit=True` accepts.
+    Ctrl-C and SIGTERM end the run after the current step, with a checkpoint. The next call with the
+    same arguments resumes, and ends with the same bits as a run that was never stopped. After
+    `kill -9`, the last complete checkpoint is at most `checkpoint_every` steps old. The ledger
+    counts the steps after it, but the model has lost them; pass `forfeit=True` to accept that.
 
     Args:
       loss_fn: `loss_fn(params, batch)`, as for `bk_jax.dp_value_and_grad`.
-      params: a tree of arrays; left as it is.
+      params: a tree of arrays; not modified.
       data: a tree of arrays or a map-style data set, as for `bk_jax.sampling.Loader`.
-      plan: what may be spent, of `bk_jax.privacy.plan`. With `max_batch_size` a step is one compiled
-        program; without, give `physical_batch_size`.
-      optimizer: of optax.
-      directory: of the run. Holds `run.ledger` (secret), `checkpoints`, `history.json` (not private) and
-        `progress.png` (not private).
-      evaluate: a function from parameters to a dictionary of numbers, called at every report. Costs no
-        privacy if it looks at held-out data only.
-      physical_batch_size: takes batches in parts of this many rows.
+      plan: what may be spent, made by `bk_jax.privacy.plan`. With `max_batch_size`, a step is one
+        compiled program; without it, pass `physical_batch_size`.
+      optimizer: an optax optimizer.
+      directory: the folder of the run. Holds `run.ledger` (secret), `checkpoints`, `history.json`
+        (not private) and `progress.png` (not private).
+      evaluate: a function from parameters to a dictionary of numbers, called at every report. Costs
+        no privacy if it looks only at held-out data.
+      physical_batch_size: split batches into parts of this many rows.
       checkpoint_every: steps between checkpoints.
-      report_every: steps between reports; default: some 25 reports in a run.
-      stop_at_epsilon: ends the run before the step that would spend more than this.
-      forfeit: goes on although the ledger has steps that no checkpoint has, see above.
-      fork: goes on in a copy of a run's directory: with new keys, and with the steps that the original
-        had spent, see `bk_jax.privacy.open_ledger`.
+      report_every: steps between reports; by default about 25 reports per run.
+      stop_at_epsilon: stop before the step that would spend more than this.
+      forfeit: continue although the ledger has steps that no checkpoint has; see above.
+      fork: continue in a copy of a run's directory, with new keys and with the steps that the
+        original had spent; see `bk_jax.privacy.open_ledger`.
       plot: whether to draw `progress.png`.
-      key: secret key of a new ledger, for runs that can be repeated, which are not private if others
-        know it. A run that goes on keeps the key that it has.
+      key: the secret key of a new ledger, for repeatable runs. If others know it, the run is not
+        private. A resumed run keeps its key.
       console: a `rich.console.Console` to print on.
       loss_kwargs: further keyword arguments of `loss_fn`, the same at every step, such as
         `{"frozen": params}` for the losses of `bk_jax.peft`. They are not part of a checkpoint.
-      **options: further options of `dp_value_and_grad`, such as `clipping`, `keep_batch_dim`, `method`,
-        `microbatch_size`, or `l2_clip_norm` per group of parameters. `prng_argnum=2` for a loss with
-        dropout, `loss_fn(params, batch, key)`: every example of every step gets another key.
+      **options: further options of `dp_value_and_grad`, such as `clipping`, `keep_batch_dim`,
+        `method`, `microbatch_size`, or `l2_clip_norm` per group of parameters. Pass `prng_argnum=2`
+        for a loss with dropout, `loss_fn(params, batch, key)`: every example of every step gets its
+        own key.
 
     >>> import io, optax, numpy as np, rich.console, tempfile
     >>> from bk_jax import privacy, training
@@ -182,7 +183,7 @@ def _open(path: Path, plan: PrivacyPlan, key: Any, **told: Any) -> Ledger:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The loop, with everything that it needs at hand."""
+    """The loop, with everything that it needs."""
 
     ledger: Ledger
     loader: Loader
@@ -193,7 +194,7 @@ class Run:
     def go(self, state: State, limit: int, checkpoint_every: int, report_every: int) -> State:
         """Takes steps up to `limit`, or until someone asks to stop."""
         ledger, recorder = self.ledger, self.recorder
-        reached = ledger.steps  # where `state` stands
+        reached = ledger.steps  # the step that `state` has reached
         if reached < limit:
             steps.rehearse(self.take_step, state, self.loader)
         with asked_to_stop() as stop:
@@ -209,7 +210,7 @@ class Run:
                 recorder.report(reached, state.params)
                 recorder.plot()
             finally:
-                if reached == ledger.steps:  # else a step broke off, and the state may be half done
+                if reached == ledger.steps:  # else a step failed midway: the state may be partial
                     self._save(state)
         return state
 

@@ -1,4 +1,4 @@
-"""The live plot: one picture of the run so far, which a viewer never finds half written."""
+"""The live plot: one picture of the run so far, which a viewer never sees half written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOUR, PALE, INK = "#1f6f8b", "#9a9a9a", "#333333"
 
 
 def save_plot(path: Path, points: list[Point], target_epsilon: float) -> None:
-    """Replaces the picture; who reads it meanwhile sees the old one or the new one, whole."""
+    """Replaces the picture; a concurrent reader sees the old one or the new one, whole."""
     figure = draw(points, target_epsilon)
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
@@ -24,7 +24,7 @@ def save_plot(path: Path, points: list[Point], target_epsilon: float) -> None:
 
 
 def draw(points: list[Point], target_epsilon: float) -> Any:
-    """Training loss, the metrics if there are any, and the privacy spent, over the steps."""
+    """Plots the training loss, any metrics, and the privacy spent against the steps."""
     figures = require("matplotlib.figure", "matplotlib")
     names = sorted({name for point in points for name in point.metrics})
     rows = 3 if names else 2
@@ -48,7 +48,7 @@ def draw(points: list[Point], target_epsilon: float) -> Any:
 
 
 def _quiet(axes: Any) -> None:
-    """Leaves what carries meaning."""
+    """Removes what carries no meaning."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#e8e8e8", linewidth=0.8)
     axes.set_axisbelow(True)

@@ -9,11 +9,11 @@ from bk_jax.training.history import Point
 
 
 class Progress:
-    """Shows how far a run is and its newest point, until it is left.
+    """Shows how far a run has come and its newest point, until the context exits.
 
     Args:
       total: steps of the run.
-      done: steps that were taken before.
+      done: steps taken earlier.
       console: a `rich.console.Console`; default: standard output.
     """
 
@@ -33,17 +33,17 @@ class Progress:
         self._task = self._bar.add_task("", total=total, completed=done, known="")
 
     def step(self, number: int) -> None:
-        """A step has been taken; `number` are done now."""
+        """A step has been taken; `number` steps are done."""
         self._bar.update(self._task, completed=number)
 
     def point(self, point: Point) -> None:
-        """Something new is known."""
+        """Shows a new point."""
         self._bar.update(self._task, known=point.describe())
         if not self._console.is_terminal:
             self.line(f"step {point.step}/{self._total}: {point.describe()}")
 
     def line(self, text: str) -> None:
-        """Says something that stays on the screen."""
+        """Prints a line that stays on the screen."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Progress:

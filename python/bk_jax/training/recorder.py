@@ -1,4 +1,4 @@
-"""The recorder: makes points of what the steps saw, and shows, draws and saves them."""
+"""The recorder: turns what the steps saw into points, and shows, plots and saves them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from bk_jax.training.plot import save_plot
 from bk_jax.training.progress import Progress
 from bk_jax.training.steps import Seen
 
-PLOT_SECONDS = 2.0  # drawing takes a tenth of a second: not more often than this
+PLOT_SECONDS = 2.0  # at least this long between plots; drawing one takes a tenth of a second
 Evaluate = Callable[[Any], Mapping[str, Any]]
 
 
 class Recorder:
-    """Collects what steps saw until it is time for a point.
+    """Collects what the steps saw until a point is due.
 
     Args:
-      plan: says what has been spent.
-      folder: where `history.json` and `progress.png` are.
+      plan: computes what has been spent.
+      folder: the folder of `history.json` and `progress.png`.
       points: the points of the run so far.
-      evaluate: metrics of the parameters, or None.
+      evaluate: computes metrics from the parameters, or None.
       progress: where points are shown.
       plot_target: the epsilon that the plot marks; None for no plot.
     """
@@ -49,12 +49,12 @@ class Recorder:
         self._drawn = -np.inf
 
     def step(self, number: int, seen: Seen) -> None:
-        """A step has been taken. Its results are not waited for."""
+        """Notes that a step has been taken, without waiting for its results."""
         self._seen.append(seen)
         self._progress.step(number)
 
     def report(self, steps: int, params: Any) -> None:
-        """Makes a point of the steps since the last one, if there are any."""
+        """Makes a point from the steps since the last one, if there are any."""
         if not self._seen:
             return
         point = self._point(steps, params)
@@ -67,7 +67,7 @@ class Recorder:
         self._since = time.perf_counter()
 
     def plot(self) -> None:
-        """Draws the points that there are, if a plot is wanted."""
+        """Plots the points so far, if a plot is wanted."""
         if self._plot_target is not None and self.points:
             save_plot(self._folder / "progress.png", self.points, self._plot_target)
             self._drawn = time.perf_counter()

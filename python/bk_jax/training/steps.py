@@ -17,8 +17,8 @@ from bk_jax.sampling import Loader, accumulated
 
 DECIDED = {"argnums", "batch_argnums", "has_aux", "return_stats"}
 DECIDED |= {"noise_multiplier", "normalize_by"}
-LOSS = 2  # folded into a step's sampling key: the key of a loss that draws random numbers
-NOBODY = 1e-30  # an expected batch size of which no batch has an example
+LOSS = 2  # folded into a step's sampling key, for losses that draw random numbers
+NOBODY = 1e-30  # an expected batch size so small that every batch is empty
 
 
 class State(NamedTuple):
@@ -46,10 +46,10 @@ def make_grad_fn(
     options: Mapping[str, Any],
     constants: Iterable[str],
 ) -> Any:
-    """The private gradient of the plan; `options` are further ones of `dp_value_and_grad`.
+    """The private gradient of the plan; `options` are further options of `dp_value_and_grad`.
 
-    `constants` name arguments of the loss that are the same at every step: they cannot be data of the
-    examples of a batch, which change.
+    `constants` names arguments of the loss that are the same at every step. They cannot be data of
+    the examples in a batch, because those change.
     """
     for name in options:
         if name in DECIDED:
@@ -71,7 +71,8 @@ def make_grad_fn(
 def step_as_one(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> TakeStep:
     """A step that takes the whole batch, padded to the plan's `max_batch_size`, in one program.
 
-    `kwargs` are the loss's, the same at every step: arguments of the program, not constants in it.
+    `kwargs` go to the loss, the same at every step. They are arguments of the program, not
+    constants.
     """
 
     @functools.partial(jax.jit, donate_argnames="optimizer_state")
@@ -94,7 +95,7 @@ def step_as_one(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> Take
 
 
 def step_in_parts(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> TakeStep:
-    """A step that takes the batch in physical parts, as many as there are, with noise once."""
+    """A step that takes the batch in any number of physical parts, and adds noise once."""
     noisy_grad = accumulated(grad_fn)
 
     @functools.partial(jax.jit, donate_argnames=("optimizer_state", "grads"))
@@ -112,7 +113,7 @@ def step_in_parts(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> Ta
 
 
 def _loss_key(grad_fn: Any, step: Step) -> tuple[jax.Array, ...]:
-    """The key for a loss that takes one, else nothing. A resumed run makes the same."""
+    """The key for a loss that takes one, else nothing. A resumed run makes the same key."""
     takes_key = grad_fn.signature.prng_argnum is not None
     return (jax.random.fold_in(step.sampling_key, LOSS),) if takes_key else ()
 
@@ -124,7 +125,7 @@ def _update(optimizer: Any, params: Any, optimizer_state: Any, grads: Any) -> St
 
 
 def initial_state(optimizer: Any, params: Any) -> State:
-    """Copies, of fixed types: what the caller holds stays, and no step has a type of its own."""
+    """Copies with fixed types: the caller's arrays stay intact, and all steps share types."""
     if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         raise TypeError(
             f"optimizer must be an optax.GradientTransformation such as optax.adam(1e-3), got "
@@ -135,10 +136,10 @@ def initial_state(optimizer: Any, params: Any) -> State:
 
 
 def rehearse(take_step: TakeStep, state: State, loader: Loader) -> None:
-    """Takes the step once on a batch of padding and forgets the result, before the ledger is asked.
+    """Takes one step on a batch of padding and discards the result, before the ledger is asked.
 
-    Everything is compiled by this, and a mistake in the loss shows before a step is paid for. No
-    example and no key of the ledger is in it.
+    This compiles everything, and a mistake in the loss shows up before a step is paid for. It uses
+    no example and no key of the ledger.
     """
     nobody = dataclasses.replace(loader.sampler, batch_size=NOBODY)
     keys = [bk_jax.random.key(), bk_jax.random.key()]
