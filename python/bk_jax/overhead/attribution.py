@@ -208,7 +208,7 @@ Charged = dict[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A compiled step: its instructions, what they do, and which of the parameters `paths` they serve."""
+    """A compiled step: its instructions, what they do, and which of `paths` they serve."""
 
     paths: tuple[str, ...]
     instructions: frozenset[str]

@@ -31,8 +31,8 @@ class StepMemory:
 class Row:
     """A parameter, or work that serves several; fractions are of the plain step's time.
 
-    `predicted` and `measured` are what privacy adds (negative: saves). Seconds are those of profiled
-    steps, None where the profiler saw no operations. `extra_flops` is what `explain` says.
+    `predicted` and `measured` are what privacy adds (negative: saves). Seconds are those of
+    profiled steps, None where the profiler saw no operations. `extra_flops` is what `explain` says.
     """
 
     name: str

@@ -18,8 +18,8 @@ class GramCost:
     rate: float  # speed of these flops, relative to those of a gradient
 
 
-# Speed of the flops of a pixel Gram matrix relative to those of a kernel gradient: measured, 0.60 at
-# 14 x 14 x 256, 0.62 at 28 x 28 x 128, 0.88 at 28 x 28 x 512.
+# Speed of the flops of a pixel Gram matrix relative to those of a kernel gradient: measured, 0.60
+# at 14 x 14 x 256, 0.62 at 28 x 28 x 128, 0.88 at 28 x 28 x 512.
 PIXEL_GRAM_RATE = 0.6
 # The same relative to a Gram matrix of patches: measured, a kernel of one pixel takes 1.2 to 1.5
 # times as long, 3 x 3 kernels 0.15 to 0.6.
@@ -95,7 +95,7 @@ class LayerCost:
         raise ValueError(f"unknown route {route!r}")
 
     def extra_bytes(self, route: str) -> int:
-        """Memory per example that lives until the factors are known, on top of what is kept anyway."""
+        """Memory per example that lives until the factors are known, beyond what is kept anyway."""
         if route in ("store", "leaf"):
             return max(self.stored_bytes - (self.kept_bytes if route == "store" else 0), 0)
         return 0

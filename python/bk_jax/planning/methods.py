@@ -75,9 +75,9 @@ def choose_auto(cost: LayerCost) -> Choice:
     """The route with the least work among those that need no more memory than is kept anyway.
 
     With h = p d / (p + d), the symmetric ghost norm adds T / (6 h) to a layer's time, a gradient
-    formed only for its norm adds 1/3, and a stored gradient next to nothing. Storing costs no memory
-    when the gradient is no larger than the activations and output gradients it replaces. For a
-    convolution, d in the sum p + d is the number of channels that its Gram matrix adds up.
+    formed only for its norm adds 1/3, and a stored gradient next to nothing. Storing costs no
+    memory when the gradient is no larger than the activations and output gradients it replaces. For
+    a convolution, d in the sum p + d is the number of channels that its Gram matrix adds up.
     """
     h = cost.h
     if cost.t < h:

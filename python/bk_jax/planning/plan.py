@@ -191,7 +191,7 @@ def _make_block(sites: Sequence[Site], method: Method, forced: ForcedRoutes) -> 
 def _norm_calls(
     blocks: Sequence[Block], groups: Sequence[int], share: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Every block once; blocks of a clip group that can share a Gram matrix of activations together."""
+    """Every block once; those of a clip group that can share a Gram matrix come together."""
     calls: dict[Any, list[int]] = {}
     for number, block in enumerate(blocks):
         key = _gram_key(block) if share else None

@@ -5,7 +5,7 @@ from device to device. Nothing else is needed:
 
 | what varies | means | hence |
 |---|---|---|
-| the examples, along `data` | each device has its own | sums are added up along `data`, noise once |
+| the examples, along `data` | each device has its own | sums add up along `data`, noise once |
 | a parameter, along `model` | each device has a part of it | squared norms add up along `model` |
 | neither | a copy | nothing is added up |
 
@@ -80,7 +80,7 @@ NOT_MANUAL = Manual()
 
 
 def check_loss(manual: Manual, jaxpr: Any) -> None:
-    """The loss of an example is its own, and the same number on all devices that share the example."""
+    """The loss of an example is its own, and one number on all devices that share the example."""
     for eqn in _compat.equations(jaxpr):
         names = _compat.collective_axes(eqn)
         mixed = names & set(manual.examples) if manual.typed else names
