@@ -1,4 +1,4 @@
-"""What XLA really compiled: programs as data, their costs, our custom calls in them, and a lint.
+"""What XLA actually compiled: programs as data, their costs, our custom calls in them, and a lint.
 
 >>> import jax, jax.numpy as jnp, bk_jax.hlo
 >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))

@@ -2,10 +2,10 @@
 
 A weight can begin with as many rows as there are examples: a 3x3 kernel in a batch of 3, a square
 matrix in a batch of its width; a batch that is read in microbatches begins with a multiple. So an
-argument is a weight if its rows are no multiple of the examples, or if its name says so: it stands under
-one Python argument with arrays of other sizes (`params['stem']` beside `params['head']`). Where its rows
-are exactly the examples, as many arrays of its sizes must come back, too. What is in doubt counts as
-examples: rather one finding too many than one too few.
+argument is a weight if its rows are not a multiple of the examples, or if its name says so: it sits
+under one Python argument with arrays of other sizes (`params['stem']` next to `params['head']`).
+If it has exactly as many rows as there are examples, the program must also return as many arrays
+of its sizes. In doubt, an argument counts as examples: one finding too many beats one too few.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PRODUCTS = ("dot", "convolution")
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
-    """What is known of a program's arguments."""
+    """What is known about a program's arguments."""
 
     weights: frozenset[str]  # names of those that hold no examples
-    whole: tuple[Instruction, ...]  # those that a product reads as they are, not slice by slice
-    sizes: tuple[tuple[int, ...], ...]  # of a weight with two axes and more, without 1s
+    whole: tuple[Instruction, ...]  # those that a product reads whole, not slice by slice
+    sizes: tuple[tuple[int, ...], ...]  # of a weight with two or more axes, without 1s
 
     @classmethod
     def read(cls, module: Module, examples: int | None) -> Arguments:
@@ -38,19 +38,19 @@ class Arguments:
         return cls(frozenset(_weights(module, examples)), whole, sizes)
 
     def is_weight_shaped(self, shape: Shape) -> bool:
-        """Whether it has the axes of some argument, in any order and without those of size 1."""
+        """Whether it has the axes of some argument, in any order, ignoring axes of size 1."""
         return any(_axes(shape) == sorted(weight) for weight in self.sizes)
 
     def is_weight(self, module: Module, value: Instruction) -> bool:
-        """Whether a value is a weight or a part of one."""
+        """Whether a value is a weight or part of one."""
         source = origin(module, value)
         return source in module.parameters and source.name in self.weights
 
     def is_own_gradient(self, module: Module, instruction: Instruction) -> bool:
         """Whether its sizes are those of the very parameter that its name stack names.
 
-        Then it is a sum of gradients: one for each example would be larger. A stack of layers is
-        left out, since a gradient of one layer for each example can be as large as the stack.
+        If so, it is a sum of gradients: one for each example would be larger. A stack of layers is
+        excluded, since one layer's gradient for each example can be as large as the stack.
         """
         axes = _axes(instruction.shape)
         own = [w for w in self.whole if w.name in self.weights and _axes(w.shape) == axes]
@@ -81,7 +81,7 @@ def _weights(module: Module, examples: int | None) -> Iterator[str]:
 
 
 def _owners_of_weights(arguments: Sequence[Instruction], examples: int | None) -> set[str]:
-    """Python arguments of which a part is a weight for sure; none if all belong to the same one."""
+    """Python arguments that certainly contain a weight; none if all belong to the same one."""
     if len(set(map(_owner, arguments))) < 2:
         return set()
     numbers = [a for a in arguments if a.shape.dims and a.shape.dtype.startswith(("f", "bf"))]
@@ -94,13 +94,13 @@ def _may_be_examples(argument: Instruction, examples: int | None) -> bool:
 
 
 def _owner(argument: Instruction) -> str:
-    """The Python argument that it is a leaf of: `params` of `params['up']`."""
+    """The Python argument it is a leaf of: `params` for `params['up']`."""
     name = re.match(r"\w+", argument.op_name)
     return name.group() if name else ""
 
 
 def _is_named(argument: Instruction, layer: str) -> bool:
-    """Whether `params['stem']['kernel']` is `stem/kernel`; `.value` is the box of Flax around it."""
+    """Whether `params['stem']['kernel']` is `stem/kernel`; `.value` is Flax's box around it."""
     path = re.findall(r"\w+", layer)
     ends = [re.findall(r"\w+", name) for name in (argument.op_name, _unboxed(argument.op_name))]
     return bool(path) and any(words[-len(path) :] == path for words in ends)
@@ -118,7 +118,7 @@ def _whole(module: Module) -> Iterator[Instruction]:
 
 
 def _sizes(module: Module, whole: Sequence[Instruction]) -> Iterator[tuple[int, ...]]:
-    """Sizes of arguments; a stack of them, as a scan takes it, also counts as one of its layers."""
+    """Sizes of arguments; a stack, as a scan takes it, also counts as one of its layers."""
     for argument in module.parameters:
         sizes = long_axes(argument.shape.dims)
         for start in (0,) if argument in whole else (0, 1):

@@ -1,4 +1,4 @@
-"""Calls: every custom call of ours, its layer, its cost, and the copies that stand beside it."""
+"""Calls: each of our custom calls, its layer, its cost, and the copies next to it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _neighbours(module: Module, call: Instruction) -> Iterator[Neighbour]:
 
 
 def layout_kind(module: Module, instruction: Instruction) -> str:
-    """`"copy"`, `"transpose"`, ... also of a fusion or call that does nothing else; else `""`."""
+    """`"copy"`, `"transpose"`, ..., even of a fusion or call that does only that; else `""`."""
     if instruction.opcode in cost.LAYOUT:
         return instruction.opcode
     if instruction.opcode not in ("fusion", "call"):
@@ -94,7 +94,7 @@ def layout_kind(module: Module, instruction: Instruction) -> str:
 
 @remember
 def _layout_kinds(module: Module, computation: str) -> frozenset[str]:
-    """Kinds of what runs in a computation; `""` is one of something else."""
+    """Kinds of what runs in a computation; `""` stands for anything else."""
     inside = module.computations[computation].instructions
     working = [i for i in inside if i.opcode not in cost.FREE and i.opcode != "reshape"]
     found = (layout_kind(module, i) for i in working)
@@ -130,7 +130,7 @@ def _attributes(call: Call) -> str:
 
 
 def batch_size(module: Module) -> int | None:
-    """Examples of the step: the length of the clip factors; None in a program without them."""
+    """Examples in the step: the length of the clip factors; None in a program without them."""
     for call in module.bk_calls:
         arrays = call.shape.arrays if call.target == "bk_clip_factor" else ()
         if arrays and arrays[0].dims:

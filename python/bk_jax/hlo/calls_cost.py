@@ -1,8 +1,8 @@
-"""Flops of our custom calls from the shapes that they are given, as in `bk_jax.planning.cost`.
+"""Flops of our custom calls from their operand shapes, as in `bk_jax.planning.cost`.
 
-Activations and output gradients come as `[B, N, T, d]` or, for one weight, as matrices `[B T, d]`, those
-of a convolution as `[B images, spatial..., channels]` with one to three spatial axes; the number of
-examples is then that of the norms or factors.
+Activations and output gradients come as `[B, N, T, d]` or, for one weight, as matrices `[B T, d]`.
+Those of a convolution come as `[B images, spatial..., channels]` with one to three spatial axes;
+the number of examples is then that of the norms or factors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST = 1 << 31  # of a number in an attribute, as the calls themselves check
 
 
 def call_flops(call: Instruction, operands: Shapes) -> int:
-    """Flops of one of our calls; 0 for one that is not known or has unexpected operands.
+    """Flops of one of our calls; 0 if the call is unknown or has unexpected operands.
 
     >>> norms = Shape("tuple", parts=(Shape("f32", (4,)), Shape("f32", (4,))))
     >>> call = Instruction("n", "custom-call", norms, target="bk_ghost_norm")
@@ -72,7 +72,7 @@ def _conv(call: Instruction, x: Shape, g: Shape, examples: int) -> _Conv:
     channels, outputs = x.dims[-1], g.dims[-1]
     pixels = math.prod(g.dims[:-1]) // examples
     weights = math.prod(kernel) * (channels // groups) * outputs
-    # A kernel meets so many phases of the image, each every stride-th pixel of it.
+    # The kernel meets this many phases of the image; a phase is every stride-th pixel.
     phases = [min(k, s // math.gcd(s, d)) for k, s, d in zip(kernel, stride, dilation, strict=True)]
     return _Conv(examples, pixels, weights, math.prod(phases) * channels + outputs)
 
@@ -105,7 +105,7 @@ def _tied_cross(call: Instruction, operands: Shapes) -> int:
 
 
 def _twice(operand: int) -> Callable[[Instruction, Shapes], int]:
-    """A multiplication and an addition for every element of an operand."""
+    """One multiplication and one addition for every element of an operand."""
     return lambda call, operands: 2 * operands[operand].size
 
 

@@ -1,4 +1,4 @@
-"""The command `bk-hlo`: what it does with its arguments, and how it ends (`options.CODES`)."""
+"""The `bk-hlo` command: what it does with its arguments, and how it exits (`options.CODES`)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FOUND, WRONG, MISTAKE = 1, 2, 3
 
 
 class Answer(NamedTuple):
-    """What a command prints, and the code that it ends with."""
+    """What a command prints, and its exit code."""
 
     text: str
     code: int = 0
 
 
 def main(arguments: Sequence[str] | None = None, *, is_own_process: bool = False) -> int:
-    """Runs a command and returns its exit code; limits the memory of a process of its own."""
+    """Runs a command and returns its exit code; limits memory if the process is our own."""
     options = make_parser(_COMMANDS).parse_args(arguments)
     options.problems = []
     try:
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None, *, is_own_process: bool = False
 
 
 def script() -> int:
-    """The command in a process of its own."""
+    """The command in its own process."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     return main(is_own_process=True)
@@ -80,7 +80,7 @@ def _fail(message: str, code: int = WRONG, lines: Sequence[str] = ()) -> int:
 
 
 def _write(text: str) -> None:
-    """Prints; whoever reads may stop, as `head` does."""
+    """Prints; the reader may stop early, as `head` does."""
     try:
         print(text, end="\n" if text and not text.endswith("\n") else "", flush=True)
     except BrokenPipeError:
@@ -88,7 +88,7 @@ def _write(text: str) -> None:
 
 
 def _select(source: str, options: argparse.Namespace, every: bool = False) -> list[Module]:
-    """The modules asked for; without a pattern the train step, or all of them."""
+    """The requested modules; without a pattern, the train step or all of them."""
     modules, problems = load_path(Path(source), options.stage)
     options.problems += problems
     if options.module is None:

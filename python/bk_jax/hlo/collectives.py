@@ -1,12 +1,12 @@
-"""Collectives of a private step: what devices send each other, and whose it is.
+"""Collectives of a private step: what devices send each other, and why.
 
 | part | who moves it |
 |---|---|
 | `weights` | ordinary training: gradients, and parameters that are kept in parts |
 | `norms` | bk_jax: two numbers for each example, before clipping |
 | `numbers` | losses and counts: one number |
-| `noise` | nobody: each device makes the noise of its own part |
-| `activations` | the model, if its layers are spread over devices (tensor parallelism); else nobody |
+| `noise` | nobody: each device generates the noise of its own part |
+| `activations` | the model, if its layers span devices (tensor parallelism); otherwise nobody |
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ADDING = (
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """One array that a collective moves; `nbytes` are those of one device's result."""
+    """One array that a collective moves; `nbytes` is the size of one device's result."""
 
     instruction: str
     kind: str
@@ -40,7 +40,7 @@ class Collective:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Sizes without those of 1."""
+        """Sizes other than 1."""
         return tuple(size for size in self.shape.dims if size != 1)
 
     @property
@@ -50,12 +50,12 @@ class Collective:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it stands in the norms, sums or noise of bk_jax rather than in the model."""
+        """Whether it belongs to the norms, sums or noise of bk_jax rather than to the model."""
         return bool(_OURS.search(self.op_name))
 
 
 def find_collectives(module: Module) -> list[Collective]:
-    """Every array that a collective of the program moves; those of a combined one each for itself."""
+    """Every array that a collective of the program moves; a combined one gives several."""
     return list(_find(module))
 
 
@@ -69,17 +69,17 @@ def _find(module: Module) -> Iterator[Collective]:
 
 
 def _results(kind: str, opcode: str, shape: Shape) -> tuple[Shape, ...]:
-    """The results alone: a collective that only starts repeats its operands, but for an all-reduce."""
+    """The results only: a starting collective repeats its operands, except for an all-reduce."""
     if kind in (opcode, "all-reduce") or not shape.parts:
         return shape.arrays
     return shape.parts[1].arrays if len(shape.parts) > 1 else shape.arrays
 
 
 def private_collectives(context: Context) -> Iterator[Finding]:
-    """Norms, clipped sums or noise make devices hand examples round, or draw noise more than once.
+    """Norms, clipped sums or noise make devices pass examples around, or draw noise more than once.
 
-    What they may send: sums of gradients and of norms (all-reduce, reduce-scatter), and what has one
-    number per example, or the sizes of a parameter.
+    They may send sums of gradients and of norms (all-reduce, reduce-scatter), and arrays with one
+    number per example or the sizes of a parameter.
     """
     for found in find_collectives(context.module):
         if not found.is_ours or found.nbytes <= context.limits.collective:

@@ -1,6 +1,6 @@
-"""Python's garbage collector, paused where a large program is read.
+"""Python's garbage collector, paused while a large program is read.
 
-Looking for garbage takes a third of the time then, and there is none.
+Looking for garbage would take a third of the time, and there is none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Off inside, and afterwards as before."""
+    """Off inside, restored afterwards."""
     was_on = gc.isenabled()
     gc.disable()
     try:

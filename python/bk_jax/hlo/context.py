@@ -15,7 +15,7 @@ from bk_jax.hlo.table import printable
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Bytes up to which a finding is not worth one."""
+    """Sizes in bytes below which nothing is reported."""
 
     gradient: int = 0
     layout: int = 1 << 20
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """The input of every rule."""
+    """The input to every rule."""
 
     module: Module
     rows: tuple[Mapping[str, Any], ...] | None  # of the explanation
@@ -57,7 +57,7 @@ class Context:
 
 
 def _shown(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Names as those of the program."""
+    """Names as in the program."""
     return {name: printable(row[name]) for name in ("path", "kind", "route")}
 
 

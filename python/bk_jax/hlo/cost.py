@@ -1,7 +1,8 @@
-"""Cost: flops and bytes by kind of operation; our custom calls, which XLA cannot count, included.
+"""Cost: flops and bytes by kind of operation, including our custom calls, which XLA cannot count.
 
-A multiply-add counts as two. Bytes are what an operation reads and writes; what happens inside a fusion
-stays in registers. The body of a loop counts as often as XLA knows it to run, and once if it does not.
+A multiply-add counts as two. Bytes are what an operation reads and writes; intermediate values in a
+fusion stay in registers. The body of a loop counts as often as XLA knows it to run, or once if XLA
+does not know.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Cost:
     nbytes: int = 0
 
     def add(self, other: Cost, times: int = 1) -> None:
-        """Adds another cost, several times."""
+        """Adds another cost, several times over."""
         self.count += times * other.count
         self.flops += times * other.flops
         self.nbytes += times * other.nbytes
@@ -58,7 +59,7 @@ Costs = dict[str, Cost]
 
 
 def total(module: Module) -> Cost:
-    """All kinds together."""
+    """All kinds combined."""
     out = Cost()
     for part in by_kind(module).values():
         out.add(part)
@@ -66,7 +67,7 @@ def total(module: Module) -> Cost:
 
 
 def by_kind(module: Module) -> Costs:
-    """Costs of a run: dot, convolution, bk call, custom call, collective, movement, ..."""
+    """Costs of one run: dot, convolution, bk call, custom call, collective, movement, ..."""
     return _computation_costs(module, module.computations[module.entry], {})
 
 
@@ -106,7 +107,7 @@ def _repeated(parts: list[Costs], times: int) -> Costs:
 
 
 def trips(instruction: Instruction) -> int:
-    """How often a loop runs; 1 if it is not known."""
+    """How often a loop runs; 1 if unknown."""
     match = _TRIPS.search(instruction.config.replace(" ", ""))
     return int(match.group(1)) if match and instruction.opcode == "while" else 1
 
@@ -118,7 +119,7 @@ def traffic(module: Module, instruction: Instruction) -> int:
 
 
 def flops(module: Module, instruction: Instruction) -> int:
-    """Flops of one execution; of a fusion, those inside."""
+    """Flops of one execution; for a fusion, of its contents."""
     opcode = instruction.opcode
     if opcode in _WITHOUT_FLOPS:
         return 0
@@ -150,7 +151,7 @@ def _product_flops(module: Module, instruction: Instruction) -> int:
 
 
 def kind_of(module: Module, instruction: Instruction) -> str:
-    """What an operation mainly does; a fusion is a dot if there is one inside, and so on."""
+    """What an operation mainly does; a fusion is a dot if it contains one, and so on."""
     opcode = instruction.opcode
     if opcode == "fusion":
         return _kind_of_fusion(module, instruction)
@@ -185,6 +186,6 @@ def _kind_of_fusion(module: Module, instruction: Instruction) -> str:
 @remember
 def _kinds_inside(module: Module, computation: str) -> frozenset[str]:
     inside = module.computations[computation].instructions
-    # Fusions and custom calls may say more than their opcode; of the others one of each is enough.
+    # Fusions and custom calls may say more than their opcode; for the rest, one of each is enough.
     distinct = {i.opcode if i.opcode not in _VARIED else i.name: i for i in inside}
     return frozenset(kind_of(module, i) for i in distinct.values() if i.opcode not in FREE)

@@ -23,7 +23,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Diff:
-    """All numbers; `changes` leaves out those that are equal."""
+    """All numbers; `changes` omits those that are equal."""
 
     before: str
     after: str
@@ -68,7 +68,7 @@ def _pairs(group: str, a: Mapping[str, int], b: Mapping[str, int]) -> list[Chang
 
 
 def _known(summary: Summary, other: Summary) -> dict[str, int]:
-    """Memory that is known of both."""
+    """Memory that is known for both."""
     known = {name for name, size in other.memory.items() if size is not None}
     return {n: size for n, size in summary.memory.items() if size is not None and n in known}
 

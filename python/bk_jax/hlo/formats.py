@@ -41,7 +41,7 @@ def _result(module: Module, finding: Finding) -> dict[str, Any]:
 
 
 def junit(found: Findings) -> str:
-    """One test case for each module and rule; notes do not fail it."""
+    """One test case per module and rule; notes do not fail it."""
     suites = ElementTree.Element("testsuites")
     for module, findings in found:
         failing = [finding for finding in findings if finding.level != "note"]

@@ -1,4 +1,4 @@
-"""Graph: what stands around an instruction, and the same as DOT."""
+"""Graph: the neighbourhood of an instruction, also as DOT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLORS = {
     "collective": "#b03ab0", "custom call": "#a08c00", "reduction": "#2f9e58",
     "elementwise": "#5f7d95", "free": "#b4bdc7",
 }  # fmt: skip
-NEAR, FAR = 8, 5  # instructions of a row: what is connected directly, and what is further away
+NEAR, FAR = 8, 5  # instructions in a row: directly connected ones, and those further away
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +30,10 @@ class Graph:
 
 
 def neighbourhood(module: Module, name: str, depth: int = 2) -> Graph:
-    """What an instruction reads and who reads it, `depth` steps in both directions.
+    """What an instruction reads and what reads it, `depth` steps in both directions.
 
-    A picture is for a glance: of many neighbours those with the largest results are shown.
+    The picture is meant to be read at a glance: if there are many neighbours, it shows those with
+    the largest results.
     """
     if name not in module.by_name:
         short = [known for known in module.by_name if len(known) < 100]
@@ -60,7 +61,7 @@ def _next(module: Module, name: str, ahead: bool) -> list[str]:
 
 
 def _pushed_down(level: dict[str, int], edges: list[tuple[str, str]]) -> dict[str, int]:
-    """Levels in which every instruction stands below all its operands."""
+    """Levels in which every instruction is below all its operands."""
     level = dict(level)
     for _ in level:
         low = [(reader, level[made] + 1) for made, reader in edges if level[reader] <= level[made]]
@@ -88,7 +89,7 @@ def to_dot(graph: Graph) -> str:
         instruction = graph.module.by_name[name]
         text = json.dumps(_label(graph.module, instruction))
         pen = ", penwidth=3" if name == graph.center else ""
-        color = COLORS[kind(graph.module, instruction)] + "55"  # paler: text stands on it
+        color = COLORS[kind(graph.module, instruction)] + "55"  # paler, because text is on top
         lines.append(f'  {json.dumps(name)} [label={text}, fillcolor="{color}"{pen}];')
     lines += [f"  {json.dumps(made)} -> {json.dumps(reader)};" for made, reader in graph.edges]
     return "\n".join([*lines, "}", ""])

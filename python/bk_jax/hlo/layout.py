@@ -1,7 +1,7 @@
 """Layout of a small graph in rows: boxes that do not overlap, and edges that go around boxes.
 
-An edge that crosses a row takes a narrow place of its own in it. Rows are ordered by the mean place of
-what their members are connected with, downwards, upwards and downwards again.
+An edge that crosses a row gets its own narrow place in it. Rows are ordered by the mean place of
+what their members are connected to: downwards, upwards and downwards again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Edge = tuple[str, str]
 
 
 class Lane(NamedTuple):
-    """The place of an edge in a row that it crosses."""
+    """The place of an edge in a row it crosses."""
 
     edge: tuple[str, str]
     row: int
@@ -28,7 +28,7 @@ Point = tuple[float, float]
 
 
 class Layout(NamedTuple):
-    """Upper left corners of boxes, the points that edges pass, and the size of the whole."""
+    """Top left corners of boxes, the points that edges pass through, and the total size."""
 
     corners: Mapping[str, Point]
     routes: Mapping[Edge, tuple[Point, ...]]
@@ -61,7 +61,7 @@ def arrange(levels: Sequence[Sequence[str]], edges: Sequence[Edge]) -> Layout:
 
 
 def _chain(edge: Edge, row_of: Mapping[str, int]) -> list[Node]:
-    """An edge as a path that has one node in every row."""
+    """An edge as a path with one node in every row."""
     made, reader = edge
     lanes = [Lane(edge, row) for row in range(row_of[made] + 1, row_of[reader])]
     return [made, *lanes, reader]
@@ -112,7 +112,7 @@ def _left_sides(rows: Sequence[Sequence[Node]], width: float) -> dict[Node, floa
 def _points(
     chain: Sequence[Node], left: Mapping[Node, float], row_of: Mapping[str, int]
 ) -> list[Point]:
-    """From the bottom of a box through the rows between to the top of another one."""
+    """From the bottom of one box, through the rows in between, to the top of another."""
     row = row_of[str(chain[0])]
     xs = [left[node] + _width(node) / 2 for node in chain]
     points = [(xs[0], _top(row) + HEIGHT)]

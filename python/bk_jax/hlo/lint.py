@@ -1,4 +1,4 @@
-"""Lint: findings about a compiled private step, each from a small rule of its own."""
+"""Lint: findings about a compiled private step, each from its own small rule."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def check(
     limits: Limits | None = None,
     only: Sequence[str] | None = None,
 ) -> list[Finding]:
-    """The findings of all rules, the gravest first.
+    """The findings of all rules, most serious first.
 
     Args:
       module: a private train step.
-      explanation: what `dp_value_and_grad(...).explain(...)` returned, or its `to_json()` read back:
-        then calls that it promises must be there.
-      batch_size: examples of the step; read from the clip factors if it is left out.
+      explanation: what `dp_value_and_grad(...).explain(...)` returned, or its `to_json()` read
+        back. If given, every call it promises must be there.
+      batch_size: examples in the step; read from the clip factors if omitted.
       limits: how many bytes are too many.
       only: names of rules; all by default.
     """
@@ -53,12 +53,12 @@ _LEVELS = ("error", "warning", "note")
 
 
 def fails(findings: Sequence[Finding]) -> bool:
-    """Whether a gate should stay shut: notes alone do no harm."""
+    """Whether a gate should stay closed: notes alone do no harm."""
     return any(finding.level != "note" for finding in findings)
 
 
 def findings_text(module: Module, findings: Sequence[Finding]) -> str:
-    """One line for each finding."""
+    """One line per finding."""
     if not findings:
         return f"{module.name}: nothing found"
     lines = [f"{f.level}: {f.rule}: {f.message}" for f in findings]

@@ -33,12 +33,12 @@ def load(source: Any, stage: str = "after") -> list[Module]:
     Args:
       source: a folder made with `--xla_dump_to`, one file (`.txt`, `.pb`, `.mlir`), a
         `jax.stages.Lowered` or a `jax.stages.Compiled`.
-      stage: of a folder, the programs `"after"` or `"before"` XLA's optimizations; the other one
-        where that is missing.
+      stage: for a folder, the programs `"after"` or `"before"` XLA's optimizations; if those are
+        missing, the others.
 
     Raises:
-      HloError: if there is nothing that can be read. Of a folder, files that cannot be read are left
-        out with an `HloWarning`.
+      HloError: if nothing can be read. Unreadable files in a folder are skipped with an
+        `HloWarning`.
 
     >>> import jax, jax.numpy as jnp
     >>> module, = load(jax.jit(lambda x: x @ x).lower(jnp.ones((2, 2))).compile())
@@ -63,14 +63,14 @@ def load(source: Any, stage: str = "after") -> list[Module]:
 
 
 class Loaded(NamedTuple):
-    """Modules, the train step first, and why files of a folder are not among them."""
+    """Modules, the train step first, and why files of a folder are missing."""
 
     modules: list[Module]
     problems: list[str]
 
 
 def load_path(path: Path, stage: str = "after") -> Loaded:
-    """The programs of a file or a folder; a folder may hold some that cannot be read."""
+    """The programs in a file or a folder; a folder may hold some that cannot be read."""
     if not path.is_dir():
         return Loaded([read_file(path)], [])
     modules, problems = [], []
@@ -94,7 +94,7 @@ def train_step_first(modules: Iterable[Module]) -> list[Module]:
 
 
 def size_of(path: Path, stage: str) -> int:
-    """Bytes of the files that would be read."""
+    """Bytes of the files to be read."""
     files = dumped_files(path, stage) if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
 
@@ -199,7 +199,7 @@ def _memory_beside(path: Path) -> Memory | None:
 
 
 def dumped_files(folder: Path, stage: str) -> list[Path]:
-    """One file for every module of a dump; serialized files go before text, they say more."""
+    """One file per module of a dump; serialized files win over text, because they say more."""
     chosen: dict[str, tuple[tuple[bool, bool], Path]] = {}
     for path in sorted(folder.iterdir()):
         match = _DUMPED.match(path.name)

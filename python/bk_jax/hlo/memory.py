@@ -1,6 +1,6 @@
 """Memory of a compiled program: XLA's buffer assignment, serialized or as the text of a dump.
 
-Values that lie at the same place of the same allocation share their memory: the largest stands for all.
+Values in the same place of the same allocation share their memory: the largest stands for all.
 """
 
 from __future__ import annotations

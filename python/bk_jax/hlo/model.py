@@ -1,4 +1,4 @@
-"""The data model: what every reader fills and everything else works on."""
+"""The data model: every reader fills it and everything else works on it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
 
 class HloError(ValueError):
-    """A file or object that cannot be read as a program of XLA; the message says why."""
+    """A file or object that cannot be read as an XLA program; the message says why."""
 
 
 class HloWarning(UserWarning):
-    """A file of a folder that was left out, because it cannot be read."""
+    """A file in a folder that was skipped because it cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Instruction(NamedTuple):
         return dict(_ATTRIBUTE.findall(self.config)) if self.opcode == "custom-call" else {}
 
 
-# Bounded, and without steps back: what a text costs grows with its length only.
+# Bounded, and without backtracking: the cost of a text grows only with its length.
 _ATTRIBUTE = re.compile(
     r'\b(\w++) = ("[^"]{0,999}+"|dense<[^>]{0,999}+> : tensor<[^>]{0,99}+>|array<[^>]{0,999}+>'
     r"|[^,}]{1,999})"
@@ -124,7 +124,7 @@ class Buffer:
 
 
 class Place(NamedTuple):
-    """Where a value lies: values of one place share its memory."""
+    """Where a value is stored: values in one place share its memory."""
 
     kind: str
     allocation: int
@@ -140,7 +140,7 @@ class Memory:
     temporaries: int
     constants: int
     peak: int | None
-    buffers: tuple[Buffer, ...]  # the largest of each place
+    buffers: tuple[Buffer, ...]  # the largest in each place
     places: Mapping[tuple[str, tuple[int, ...]], Place] = dataclasses.field(default_factory=dict)
 
 
@@ -184,7 +184,7 @@ class Module:
 
     @functools.cached_property
     def remembered(self) -> dict[str, dict[str, Any]]:
-        """What functions have found out about computations (`remember`)."""
+        """What functions have computed about computations (`remember`)."""
         return {}
 
     @functools.cached_property
@@ -200,7 +200,7 @@ class Module:
 
     @functools.cached_property
     def computation_of(self) -> dict[str, str]:
-        """The computation that an instruction stands in."""
+        """The computation that contains an instruction."""
         return {i.name: c.name for c in self.computations.values() for i in c.instructions}
 
     @functools.cached_property
@@ -216,14 +216,14 @@ class Module:
         return tuple(instruction for instruction in entry if instruction.opcode == "parameter")
 
     def operand_shapes(self, instruction: Instruction) -> list[Shape]:
-        """Shapes of what an instruction reads."""
+        """Shapes of an instruction's operands."""
         return [self.by_name[name].shape for name in instruction.operands]
 
 
 def remember(function: Callable[[Module, str], Result]) -> Callable[[Module, str], Result]:
-    """Of a function of a module and the name of a computation: computes it once for each.
+    """For a function of a module and the name of a computation: computes it once for each.
 
-    A computation may be called twice by one that is called twice, and so on.
+    A computation may be called twice by one that is itself called twice, and so on.
     """
 
     @functools.wraps(function)

@@ -50,7 +50,7 @@ def make_parser(commands: Commands) -> argparse.ArgumentParser:
     return parser
 
 
-# What `--module` chooses: some commands show every module that fits, others one.
+# What `--module` selects: some commands show every match, others one.
 _EVERY = "modules whose name fits, such as 'jit_*', instead of the train step"
 _MODULE = {
     "summary": "modules whose name fits, such as 'jit_*', in full, and no others",

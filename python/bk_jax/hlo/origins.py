@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bk_jax.hlo.model import Instruction, Module
 
-# What changes neither the values of an array nor which array it is.
+# Operations that change neither the values of an array nor which array it is.
 _SAME = frozenset({"bitcast", "reshape", "copy", "transpose", "reverse", "convert", "opt-barrier"})
 _PARTS = frozenset({"dynamic-slice", "slice"})
 _CALLS = frozenset({"fusion", "call", "while"})
@@ -12,7 +12,7 @@ _MOST = 256  # steps back
 
 
 def origin(module: Module, instruction: Instruction, parts: bool = True) -> Instruction:
-    """Where a value comes from; unless `parts`, a slice is a value of its own."""
+    """Where a value comes from; unless `parts`, a slice counts as a new value."""
     inside: list[Instruction] = []  # the calls whose results were followed into the function
     for _ in range(_MOST):
         if instruction.opcode in _PARTS and not parts:

@@ -1,8 +1,8 @@
 """Page: a program as one HTML file that works offline: memory over the schedule, a table, graphs.
 
-All data is in the file, as columns with every string once, and nothing is fetched: its content
-policy forbids it. A program of more instructions than `most` keeps our calls, then what runs, then what
-stands inside fusions; the page says how many were left out.
+The file contains all data, as columns with every string once. Nothing is fetched: its content
+policy forbids it. A program with more than `most` instructions keeps our calls, then what runs,
+then the contents of fusions; the page says how many were left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_ROWS = 40_000
 MOST_BUFFERS = 20_000
 MOST_POINTS = 20_000
 _SCRIPTS = ("format.js", "memory.js", "rows.js", "layout.js", "graph.js", "main.js")
-_LONGEST = 400  # characters of a string: name stacks and shapes of tuples may be very long
+_LONGEST = 400  # characters in a string: name stacks and shapes of tuples may be very long
 
 
 def to_html(module: Module, most: int = MOST_ROWS) -> str:
@@ -87,7 +87,7 @@ class _Strings:
 
 
 def _kept(module: Module, time: Timeline, most: int) -> list[Instruction]:
-    """Instructions to show: in the order in which they run, then what stands inside others."""
+    """Instructions to show: in the order they run, then those inside others."""
     running = set(time.order)
     inside = [i for i in module if i.name not in running]
     every = [*(module.by_name[name] for name in time.order), *inside]
@@ -99,7 +99,7 @@ def _kept(module: Module, time: Timeline, most: int) -> list[Instruction]:
 
 
 def _rank(module: Module, instruction: Instruction, running: set[str]) -> tuple[bool, bool, int]:
-    """Small for what should be kept: our calls, what runs, what moves much."""
+    """Small for what to keep first: our calls, what runs, what moves many bytes."""
     moved = cost.traffic(module, instruction)
     return not instruction.is_bk_call, instruction.name not in running, -moved
 
@@ -134,7 +134,7 @@ def _rows(
 
 
 def _cost(module: Module, instruction: Instruction, runs_itself: bool) -> tuple[int, int]:
-    """Flops and bytes; nothing for what only calls others, and no bytes inside of a fusion."""
+    """Flops and bytes; nothing for what only calls others, and no bytes inside a fusion."""
     if kind(module, instruction) == "free":
         return 0, 0
     moved = cost.traffic(module, instruction) if runs_itself else 0
@@ -142,7 +142,7 @@ def _cost(module: Module, instruction: Instruction, runs_itself: bool) -> tuple[
 
 
 def _time(time: Timeline, number: dict[str, int]) -> dict[str, Any]:
-    """The schedule; of a very long one every few places, with the largest value of each stretch."""
+    """The schedule; if very long, every few places, with the largest value of each stretch."""
     step = max(1, -(-len(time.order) // MOST_POINTS))
     starts = range(0, len(time.order), step)
     peaks = [

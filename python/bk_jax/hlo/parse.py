@@ -1,4 +1,4 @@
-"""Parsing with jaxlib in a process of its own (`worker.py`), which is started again if it dies."""
+"""Parsing with jaxlib in a separate process (`worker.py`), which is restarted if it dies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bk_jax.hlo.model import HloError
 from bk_jax.hlo.table import si
 
 SECONDS = 300  # for one file
-# Memory for a program of some bytes: jaxlib takes 20 to 60 for each byte of a text. A text may also name
-# constants without their values, which then exist as zeros; one of 400 MB takes 2 GB.
+# Memory for a program of some size: jaxlib takes 20 to 60 bytes for each byte of a text. A text may
+# also name constants without their values, which then exist as zeros; one of 400 MB takes 2 GB.
 MEMORY, MEMORY_PER_BYTE, MOST_MEMORY = 2 << 30, 100, 16 << 30
-LARGE = 16 << 20  # bytes of a program after which the worker has grown large
-# The parser makes millions of small objects. If glibc asks the system for memory in large pieces and
-# keeps it, a dump of 50 MB is parsed in 5.6 s instead of 6.5 s.
+LARGE = 16 << 20  # bytes of a program beyond which the worker has grown large
+# The parser makes millions of small objects. If glibc requests memory from the system in large
+# pieces and keeps it, a dump of 50 MB is parsed in 5.6 s instead of 6.5 s.
 _ALLOCATION = {
     "MALLOC_TOP_PAD_": str(64 << 20), "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
     "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
@@ -30,7 +30,7 @@ WORKER = Path(__file__).with_name("worker.py")
 
 
 class Parser:
-    """A worker that is started when first needed, or before."""
+    """A worker that is started on first use, or earlier."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -40,7 +40,7 @@ class Parser:
         self.memory: int | None = None  # bytes for a program, whatever its size
 
     def start(self) -> None:
-        """Starts the worker before it is needed: it loads jaxlib meanwhile."""
+        """Starts the worker before it is needed, so that it loads jaxlib in the meantime."""
         with self._lock:
             self._running()
 
@@ -59,7 +59,7 @@ class Parser:
             finally:
                 timer.cancel()
             if len(answer) > LARGE:
-                process.kill()  # gives back what it holds, many times the program
+                process.kill()  # frees what it holds, many times the program
                 self._is_ended = True
         if status == b"-":
             why = _shortened(answer.decode("utf-8", "replace"))
@@ -106,7 +106,7 @@ class Parser:
 
 
 def memory_for(size: int) -> int:
-    """Bytes of memory that a program of some size may take."""
+    """Bytes of memory that a program of a given size may take."""
     return min(MEMORY + MEMORY_PER_BYTE * size, MOST_MEMORY)
 
 

@@ -12,7 +12,7 @@ from bk_jax.hlo.stacks import layers_of, name_stacks
 from bk_jax.hlo.table import si
 from bk_jax.hlo.words import kind, what
 
-_BIG, _SMALL = 25, 29  # characters that fit into a box, in the two sizes
+_BIG, _SMALL = 25, 29  # characters that fit in a box, in the two sizes
 _LEGEND = 24  # pixels
 
 _HEAD = (
@@ -25,7 +25,7 @@ _HEAD = (
 
 
 def to_svg(graph: Graph) -> str:
-    """A picture: what is read stands above, who reads it below."""
+    """A picture: operands above, readers below."""
     layout = arrange(graph.levels, graph.edges)
     kinds = sorted({kind(graph.module, graph.module.by_name[name]) for name in layout.corners})
     width = max(layout.width, 110 * len(kinds) + 20)

@@ -1,7 +1,7 @@
 """Programs from serialized `HloModuleProto`s, as jaxlib writes them.
 
-Many instructions have the same shape or metadata. These are bytes in our schema, and equal bytes are
-parsed once.
+Many instructions have the same shape or metadata. These are bytes in our schema, and equal bytes
+are parsed once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DTYPES = {
     31: "u1", 32: "f4e2m1fn", 33: "f8e8m0fnu",
 }  # fmt: skip
 MOST_ELEMENTS = 1 << 59  # of the largest type, 16 bytes each
-MOST_KNOWN = 1 << 16  # different metadata that is kept
+MOST_KNOWN = 1 << 16  # distinct metadata entries that are kept
 
 Names = Mapping[int, str]  # of computations or instructions, by XLA's number
 
@@ -61,7 +61,7 @@ def read_program(data: bytes, source: str = "", stage: str = "") -> Program:
 
 
 def text(data: bytes) -> str:
-    """A name, as it can be shown."""
+    """A name in printable form."""
     found = data.decode("utf-8", "replace")
     return found if found.isprintable() else printable(found)
 
@@ -71,7 +71,7 @@ _config = functools.lru_cache(4096)(text)
 
 
 def _ordered(made: Mapping[int, Instruction], sequence: Iterable[int]) -> tuple[Instruction, ...]:
-    """As XLA scheduled them; where it did not, operands stand before their readers already."""
+    """As XLA scheduled them; where it did not, operands already precede their readers."""
     order = tuple(sequence)
     return tuple(map(made.__getitem__, order) if made.keys() == set(order) else made.values())
 
@@ -131,7 +131,7 @@ def _shape(data: bytes) -> Shape:
 
 
 def _made_shape(found: Any) -> Shape:
-    """Checked, so that sizes are sizes: jaxlib lets any number pass."""
+    """Checked, so that sizes are valid sizes: jaxlib lets any number pass."""
     if any(size < 0 for size in found.dims):
         raise HloError("a size is known only at run time: nothing can be counted.")
     if math.prod(found.dims) > MOST_ELEMENTS:

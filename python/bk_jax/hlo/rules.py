@@ -1,4 +1,4 @@
-"""The rules: each looks for one way in which a private step costs more than it should."""
+"""The rules: each looks for one way a private step can cost more than it should."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ SUMS = {
 def per_sample_gradients(context: Context) -> Iterator[Finding]:
     """A buffer holds the gradient of every single example.
 
-    An error where it is larger than the activations and output gradients that it is made from; where
-    it is not (few weights, many tokens) storing it saves memory, and it is only noted.
+    An error if it is larger than the activations and output gradients it is made from. Otherwise
+    (few weights, many tokens) storing it saves memory, and it is only a note.
     """
     for instruction in context.module:
         gradient = _per_sample(context, instruction)
@@ -55,7 +55,7 @@ def per_sample_gradients(context: Context) -> Iterator[Finding]:
 
 
 def _per_sample(context: Context, instruction: Instruction) -> Shape | None:
-    """The gradients of all examples that an instruction makes, if it does."""
+    """The per-example gradients that an instruction computes, if it does."""
     if instruction.target in INSTANTIATE:
         return next(iter(instruction.shape.arrays), None)
     examples = context.batch_size
@@ -69,7 +69,7 @@ def _per_sample(context: Context, instruction: Instruction) -> Shape | None:
 
 
 def _may_be_per_sample(context: Context, product: Instruction) -> bool:
-    """Whether examples may be in both operands: a gradient is made of activations and cotangents."""
+    """Whether both operands may hold examples: a gradient comes from activations and cotangents."""
     if product.opcode == "dot":
         both = bool(product.batched)
     else:
@@ -78,9 +78,9 @@ def _may_be_per_sample(context: Context, product: Instruction) -> bool:
 
 
 def weight_gradient_dots(context: Context) -> Iterator[Finding]:
-    """A product of the backward pass makes the gradient of a weight outside of our calls.
+    """A product of the backward pass computes the gradient of a weight outside our calls.
 
-    It is the work of ordinary training, done in addition to ours: something differentiates the
+    This is the work of ordinary training, done in addition to ours: something differentiates the
     parameters themselves.
     """
     examples = context.batch_size
@@ -108,19 +108,19 @@ def _is_weight_gradient(context: Context, product: Instruction, examples: int) -
 
 
 def _is_backward(stack: str) -> bool:
-    """Whether it is of the backward pass, and not of our norms and sums."""
+    """Whether it belongs to the backward pass, and not to our norms and sums."""
     return "transpose(" in stack and not layers_in(stack)
 
 
 def _reads_weight(context: Context, product: Instruction) -> bool:
-    """Whether it is one of the model's own products, with a weight: not a gradient of one."""
+    """Whether it is one of the model's own products with a weight, not a gradient of one."""
     module = context.module
     operands = [module.by_name[name] for name in product.operands]
     return any(context.arguments.is_weight(module, operand) for operand in operands)
 
 
 def layout_copies(context: Context) -> Iterator[Finding]:
-    """Copies, transposes or conversions beside a call of ours move more bytes than the limit."""
+    """Copies, transposes or conversions next to one of our calls move more bytes than the limit."""
     for call in find_calls(context.module):
         for near in call.neighbours:
             if near.nbytes * call.runs > context.limits.layout:
@@ -134,7 +134,7 @@ def layout_copies(context: Context) -> Iterator[Finding]:
 
 
 def activation_collectives(context: Context) -> Iterator[Finding]:
-    """A collective moves something that is not a gradient or a weight: examples leave their device."""
+    """A collective moves something other than a gradient or weight: examples leave their device."""
     for instruction in context.module:
         if instruction.opcode not in cost.COLLECTIVES:
             continue
@@ -148,13 +148,13 @@ def activation_collectives(context: Context) -> Iterator[Finding]:
 
 
 def _level(collective: Instruction) -> str:
-    """A sum inside the model is what tensor parallelism is made of."""
+    """Sums inside the model are what tensor parallelism consists of."""
     is_sum = collective.opcode.startswith("all-reduce")
     return "note" if is_sum and "jvp(" in collective.op_name else "error"
 
 
 def is_weights_part(context: Context, shape: Shape) -> bool:
-    """Whether some weight has the same sizes but for at most one axis, which is cut or joined."""
+    """Whether some weight has the same sizes, except that at most one axis is split or joined."""
     for dims in _arguments_but_examples(context):
         if len(dims) != len(shape.dims):
             continue
@@ -165,7 +165,7 @@ def is_weights_part(context: Context, shape: Shape) -> bool:
 
 
 def _arguments_but_examples(context: Context) -> list[tuple[int, ...]]:
-    """Sizes of the arguments, without batches: they begin with the examples and do not come back."""
+    """Sizes of the arguments except batches, which begin with the examples and do not come back."""
     module = context.module
     entry = module.computations[module.entry]
     returned = {shape.dims for shape in module.by_name[entry.root].shape.arrays}
@@ -176,7 +176,7 @@ def _arguments_but_examples(context: Context) -> list[tuple[int, ...]]:
 def missing_calls(context: Context) -> Iterator[Finding]:
     """A call that `explain` promises is not in the program.
 
-    Without an explanation: the program has no call of ours at all.
+    Without an explanation: the program has none of our calls at all.
     """
     if context.rows is None:
         if not context.module.bk_calls:
@@ -201,7 +201,7 @@ _NOTHING = "nothing was rewritten."
 
 
 def unknown_batch_size(context: Context) -> Iterator[Finding]:
-    """The number of examples is not known, so gradients cannot be told from other arrays."""
+    """The number of examples is unknown, so gradients cannot be told from other arrays."""
     if not context.batch_size:
         yield Finding(
             "unknown-batch-size", "warning", "", (), 0,

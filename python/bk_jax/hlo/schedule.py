@@ -1,9 +1,10 @@
 """Memory over the schedule: which values live when, and how much memory they take together.
 
-The instructions of a program stand in a line as XLA runs them, those of a loop or a branch once, before
-the instruction that calls them. A value lives from where it is made to where it is last read. Where XLA
-assigned buffers, values of one place count once (a fusion may write over what it reads); where it did
-not, such as in a program that is only lowered, every value has memory of its own.
+The instructions of a program are in a line, in the order XLA runs them; those of a loop or a branch
+appear once, before the instruction that calls them. A value lives from where it is made to where it
+is last read. Where XLA assigned buffers, values in one place count once (a fusion may overwrite
+what it reads). Where it did not, as in a program that is only lowered, every value has its own
+memory.
 
 >>> import jax, jax.numpy as jnp, bk_jax.hlo
 >>> step = jax.jit(lambda x: jnp.sum(jnp.sin(x) @ x)).lower(jnp.ones((8, 8)))
@@ -25,11 +26,11 @@ _SAME_VALUE = frozenset({"bitcast", "opt-barrier", "while", "add-dependency", "d
 _VIEWS = frozenset({"bitcast", "tuple", "get-tuple-element"})
 _WITHOUT_MEMORY = frozenset({"parameter", "constant"}) | _SAME_VALUE | _VIEWS
 
-Leaf = tuple[str, int]  # an instruction, and which of the arrays that it makes
+Leaf = tuple[str, int]  # an instruction, and which of the arrays it makes
 
 
 class Live(NamedTuple):
-    """A buffer, and the places of the schedule from which and up to which it is needed."""
+    """A buffer, and the first and last place in the schedule where it is needed."""
 
     instruction: str
     nbytes: int
@@ -38,12 +39,12 @@ class Live(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """The schedule, the buffers on it, and the bytes that are live at each place."""
+    """The schedule, its buffers, and the bytes live at each place."""
 
     order: tuple[str, ...]
     buffers: tuple[Live, ...]
-    base: int  # arguments and constants, which are there all the time
-    live: tuple[int, ...]  # beside those
+    base: int  # arguments and constants, which exist all the time
+    live: tuple[int, ...]  # in addition to those
     is_assigned: bool  # by XLA
 
 
@@ -64,7 +65,7 @@ def timeline(module: Module) -> Timeline:
 
 
 def _flat(module: Module, computation: str, seen: set[str]) -> Iterator[str]:
-    """Instructions as they run; what is called stands before its caller."""
+    """Instructions as they run; what is called comes before its caller."""
     seen.add(computation)
     for instruction in module.computations[computation].instructions:
         if instruction.opcode in _RUN_INSIDE:
@@ -75,7 +76,7 @@ def _flat(module: Module, computation: str, seen: set[str]) -> Iterator[str]:
 
 
 def _last_reads(module: Module, order: tuple[str, ...], at: dict[str, int]) -> dict[Leaf, int]:
-    """The last place where each array is needed; what leaves a computation is needed by its caller."""
+    """The last place each array is needed; the caller needs what leaves a computation."""
     leaves: dict[str, tuple[Leaf, ...]] = {}
     last: dict[Leaf, int] = {}
     ends = dict(_ends(module, at))
@@ -104,7 +105,7 @@ def _ends(module: Module, at: dict[str, int]) -> Iterator[tuple[str, int]]:
 def _leaves(
     module: Module, instruction: Instruction, known: dict[str, tuple[Leaf, ...]]
 ) -> tuple[Leaf, ...]:
-    """The arrays that an instruction's result consists of, by who made them."""
+    """The arrays that make up an instruction's result, by who made them."""
     read = [known.get(operand, ()) for operand in instruction.operands]
     if instruction.opcode in _SAME_VALUE and read:
         return read[0]
@@ -118,7 +119,7 @@ def _leaves(
 
 
 def _merged(module: Module, values: list[tuple[Leaf, Live]]) -> list[Live]:
-    """Buffers that XLA assigned beside arguments: values that follow one another at a place are one."""
+    """Buffers that XLA assigned besides arguments: successive values in one place are one."""
     assert module.memory is not None
     by_place: dict[Place, list[Live]] = {}
     for (name, number), live in values:
@@ -144,7 +145,7 @@ def _union(a: Live, b: Live) -> Live:
 
 
 def _paths(shape: Shape) -> list[tuple[int, ...]]:
-    """Where the arrays of a shape stand in it, as buffer assignment numbers them."""
+    """Where the arrays of a shape are in it, as buffer assignment numbers them."""
     if shape.dtype != "tuple":
         return [()]
     return [(i, *path) for i, part in enumerate(shape.parts) for path in _paths(part)]

@@ -1,13 +1,13 @@
-"""The messages that we read, with the fields that we use and no others.
+"""The messages we read, with only the fields we use.
 
-XLA defines its programs as protocol buffers, and the numbers of their fields never change their meaning:
-`hlo.proto` for modules and buffers, `xla_data.proto` for shapes and metadata. A field that is not named
-here is skipped by the parser. Three deviations keep reading simple and fast:
+XLA defines its programs as protocol buffers, and the field numbers never change their meaning:
+`hlo.proto` for modules and buffers, `xla_data.proto` for shapes and metadata. The parser skips any
+field that is not named here. Three deviations keep reading simple and fast:
 
 | here | in XLA | why |
 |---|---|---|
 | text is bytes | `string` | a name that is not UTF-8 must not make a program unreadable |
-| what many instructions have in common is bytes | messages | equal bytes are parsed once (`read.py`) |
+| what many instructions share is bytes | messages | equal bytes are parsed once (`read.py`) |
 | all integers have 64 bits | enums and `int32` too | they are the same on the wire |
 """
 

@@ -1,8 +1,9 @@
-"""Name stacks: which part of the model an instruction belongs to, also inside of functions.
+"""Name stacks: which part of the model an instruction belongs to, even inside functions.
 
-XLA writes whole stacks, `jit(train)/transpose(jvp())/while/body/dot_general`. A program that JAX only
-lowered has functions (of a `scan`, of a nested `jit`), and names in them are relative: `dot_general`.
-The names of the calls that lead there complete them; a function that is called twice has two stacks.
+XLA writes whole stacks, `jit(train)/transpose(jvp())/while/body/dot_general`. A program that JAX
+only lowered has functions (of a `scan`, of a nested `jit`), and names in them are relative:
+`dot_general`. The names of the calls that lead there complete them; a function called twice has two
+stacks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _CLOSED = re.compile(r"\](?=/|$)")
 
 
 def name_stacks(module: Module, instruction: Instruction) -> tuple[str, ...]:
-    """The whole name stacks of an instruction, one for each way of calls that leads to it."""
+    """The whole name stacks of an instruction, one for each path of calls that leads to it."""
     name = instruction.op_name
     if _is_whole(module, name):
         return (name,)
@@ -28,7 +29,7 @@ def name_stacks(module: Module, instruction: Instruction) -> tuple[str, ...]:
 
 
 def _scopes(module: Module, computation: str) -> tuple[str, ...]:
-    """Name stacks of the calls of a computation; `("",)` of the program itself."""
+    """Name stacks of the calls of a computation; `("",)` for the program itself."""
     known = module.scopes
     if computation not in known:
         known[computation] = ("",)  # stops at a computation that calls itself
@@ -43,14 +44,14 @@ def _is_whole(module: Module, name: str) -> bool:
 
 
 class Scope(NamedTuple):
-    """What is done, `keep`, `norm` or `sum`, and for which parameters."""
+    """What is done (`keep`, `norm` or `sum`) and for which parameters."""
 
     step: str
     inside: str
 
 
 def layers_in(stack: str) -> tuple[str, ...]:
-    """Parameters that an instruction was made for, from its name stack.
+    """Parameters that an instruction serves, from its name stack.
 
     >>> layers_in("jit(step)/bk.norm[block/query,block/key]/cond/branch_0_fun/ffi_call")
     ('block/query', 'block/key')
@@ -60,7 +61,7 @@ def layers_in(stack: str) -> tuple[str, ...]:
 
 
 def last_scope(stack: str) -> Scope | None:
-    """The last scope of ours in a name stack.
+    """The last of our scopes in a name stack.
 
     >>> last_scope("jit(step)/bk.keep[up]/bk.norm[up]/dot_general")
     Scope(step='norm', inside='up')
@@ -74,13 +75,13 @@ def last_scope(stack: str) -> Scope | None:
 
 
 def layers_of(module: Module, instruction: Instruction) -> tuple[str, ...]:
-    """Parameters that an instruction was made for, by all its name stacks."""
+    """Parameters that an instruction serves, by all its name stacks."""
     stacks = name_stacks(module, instruction)
     return tuple(dict.fromkeys(layer for stack in stacks for layer in layers_in(stack)))
 
 
 def runs(module: Module, instruction: Instruction) -> int:
-    """How often a step executes an instruction, by the loops around it and the calls that lead to it."""
+    """How often a step executes an instruction, given the loops and calls that lead to it."""
     return _runs(module, module.computation_of[instruction.name], {})
 
 

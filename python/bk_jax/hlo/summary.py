@@ -33,12 +33,12 @@ class Summary:
 
     @property
     def flops(self) -> int:
-        """Of a run."""
+        """Of one run."""
         return sum(part.flops for part in self.costs.values())
 
     @property
     def nbytes(self) -> int:
-        """Read and written in a run."""
+        """Read and written in one run."""
         return sum(part.nbytes for part in self.costs.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def summarize(module: Module) -> Summary:
 
 
 def summaries_text(summaries: Sequence[Summary], in_full: int) -> str:
-    """The first ones in full, one line for each of the others."""
+    """The first ones in full, one line for each of the rest."""
     texts, others = [str(summary) for summary in summaries[:in_full]], summaries[in_full:]
     if others:
         them = "it" if len(others) == 1 else "them"
@@ -105,7 +105,7 @@ def _memory(module: Module) -> dict[str, int | None]:
 
 
 def _largest(module: Module) -> tuple[tuple[str, str, int, str], ...]:
-    """Assigned buffers where they are known; else the largest results of the program."""
+    """Assigned buffers where they are known; otherwise the largest results of the program."""
     if module.memory is None:
         made = [i for i in module if i.opcode not in cost.FREE and i.opcode != "while"]
         made.sort(key=lambda i: -i.shape.nbytes)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-WIDEST = 60  # characters of a cell that may be long
-WIDEST_CELL = 200  # of any cell: a row is as wide as its widest
+WIDEST = 60  # characters in a cell that may be long
+WIDEST_CELL = 200  # in any cell: a row is as wide as its widest
 PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def printable(text: str) -> str:
     r"""A text on one line that a terminal shows and does not obey.
 
-    Names of a dump come from whoever made it: escape sequences, line ends and characters without a
-    width are written out.
+    Names in a dump come from whoever made it: escape sequences, line ends and characters without
+    width are escaped.
 
     >>> printable("naïve/\x1b[31mred\n"), printable("\u202e")
     ('naïve/\\x1b[31mred\\n', '\\u202e')
@@ -49,7 +49,7 @@ def counted(number: int, word: str) -> str:
 
 
 def cut(text: str, width: int = WIDEST) -> str:
-    """A text without its middle where it is too long for a table, such as the shape of a wide tuple.
+    """A text with its middle cut out if it is too long for a table, such as a wide tuple's shape.
 
     >>> cut("(f32[2], f32[3], f32[4], f32[5])", 20)
     '(f32[2], f32[…32[5])'

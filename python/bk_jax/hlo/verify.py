@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from bk_jax.hlo.model import HloError, Instruction, Module
 
-# Least number of operands of what other modules look into.
+# Minimum number of operands of instructions that other modules inspect.
 _OPERANDS = {"dot": 2, "convolution": 2, "get-tuple-element": 1} | dict.fromkeys(
     ("bitcast", "reshape", "copy", "transpose", "convert", "opt-barrier", "slice", "dynamic-slice"),
     1,
 )
 
 
-MOST_NESTED = 128  # functions in functions: others walk down into them
+MOST_NESTED = 128  # functions within functions: others recurse into them
 
 
 def verify(module: Module) -> None:
-    """Raises an `HloError` for a program that cannot be worked on."""
+    """Raises an `HloError` for a program we cannot work with."""
     _verify_nesting(module)
     for computation in module.computations.values():
         if not computation.root:
@@ -27,7 +27,7 @@ def verify(module: Module) -> None:
 
 
 def _verify_nesting(module: Module) -> None:
-    """Callers stand after what they call, so nothing calls itself."""
+    """Callers come after what they call, so nothing calls itself."""
     depths: dict[str, int] = {}
     for computation in module.computations.values():
         depth = 0

@@ -7,11 +7,11 @@ from bk_jax.hlo.model import Instruction, Module
 
 _CALLERS = frozenset({"while", "call", "conditional"})
 _SMALL = cost.FREE | {"broadcast", "reshape", "copy", "transpose", "convert", "slice"}
-_MOST = 3  # operations that are named of a fusion
+_MOST = 3  # operations named for a fusion
 
 
 def what(module: Module, instruction: Instruction) -> str:
-    """The operation; of a custom call its target, of a fusion what it consists of.
+    """The operation; for a custom call its target, for a fusion its contents.
 
     >>> import jax, jax.numpy as jnp, bk_jax.hlo
     >>> compiled = jax.jit(lambda x: jnp.sin(x) * 2 + x).lower(jnp.ones(64)).compile()
@@ -32,6 +32,6 @@ def what(module: Module, instruction: Instruction) -> str:
 
 
 def kind(module: Module, instruction: Instruction) -> str:
-    """As `cost.kind_of`; `"free"` of what costs nothing itself."""
+    """As `cost.kind_of`; `"free"` for what costs nothing itself."""
     is_free = instruction.opcode in cost.FREE or instruction.opcode in _CALLERS
     return "free" if is_free else cost.kind_of(module, instruction)

@@ -1,9 +1,9 @@
-"""The process that runs jaxlib's parsers: a file that makes them abort ends this process only.
+"""The process that runs jaxlib's parsers: a file that makes them abort ends only this process.
 
-Requests come on standard input: a letter (`T` HLO text, `P` serialized HLO, `M` StableHLO), the memory
-that may be taken for it and its length, eight bytes each, and the program. Answers go to standard
-output: a letter (`+` serialized HLO, `-` why not), a length and as many bytes. It imports jaxlib alone,
-not JAX.
+Requests come on standard input: a letter (`T` HLO text, `P` serialized HLO, `M` StableHLO), the
+memory allowed for it and its length, eight bytes each, and the program. Answers go to standard
+output: a letter (`+` serialized HLO, `-` why not), a length and that many bytes. It imports only
+jaxlib, not JAX.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def canonical(kind: bytes, data: bytes) -> bytes:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answers until the input ends."""
-    with contextlib.suppress(ImportError):  # which the first answer tells
+    with contextlib.suppress(ImportError):  # which the first answer reports
         importlib.import_module("jaxlib._hlo")  # while the first program is on its way
     while head := requests.read(HEAD):
         memory, size = (int.from_bytes(part, "big") for part in (head[1:9], head[9:]))

@@ -1,8 +1,8 @@
 """The arithmetic of private training as JAX functions.
 
-Each operation is a C++ custom call where the native library is registered and a pure-JAX twin with
-the same signature elsewhere, in a module of its name. All of them take arrays of a whole batch; none is
-differentiable.
+Each operation has a module of its name. It is a C++ custom call where the native library is
+registered, and a pure-JAX twin with the same signature elsewhere. All of them take arrays of a
+whole batch; none is differentiable.
 """
 
 from bk_jax.ops.chacha import chacha_bits

@@ -1,6 +1,6 @@
-"""Shapes in which custom calls take arrays: those in which XLA's own operations read them.
+"""The shapes in which custom calls take arrays: those in which XLA's own operations read them.
 
-An operand of a custom call exists in memory in the shape that the call asks for. If a dot or a
+An operand of a custom call exists in memory in the shape the call asks for. If a dot or a
 convolution reads the same array in another shape, XLA may compute and store it once for each.
 """
 
@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 def matrix(x: jax.Array) -> Shape:
-    """All axes but the last merged, as for XLA's dots."""
+    """All axes except the last merged, as for XLA's dots."""
     return (math.prod(x.shape[:-1]), x.shape[-1])
 
 

@@ -1,8 +1,8 @@
 """What the convolutions share: canonical arrays, their checks, and XLA's own kernel gradient.
 
 Images are `x[B, images, D, H, W, C]`, output gradients `g[B, images, D', H', W', O]`, with missing
-spatial dimensions of size 1 in front; the kernel is `[kD, kH, kW, C / groups, O]`. The `images` of one
-example share the kernel and add up.
+spatial dimensions of size 1 in front; the kernel is `[kD, kH, kW, C / groups, O]`. The `images` of
+one example share the kernel, and their gradients add up.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def checked(
 
 
 def spatial_rank(x: jax.Array, g: jax.Array, window: Window) -> int:
-    """How many dimensions the images have: those in front of size 1 do not count."""
+    """How many dimensions the images have: leading ones of size 1 do not count."""
     sizes = zip(x.shape[2:5], g.shape[2:5], window.kernel, strict=True)
     missing = [all(int(n) == 1 for n in size) for size in sizes]
     return 3 if not missing[0] else 2 if not missing[1] else 1
 
 
 def kernel_shape(x: jax.Array, g: jax.Array, window: Window) -> tuple[int, ...]:
-    """Of the canonical kernel."""
+    """The shape of the canonical kernel."""
     return (*window.kernel, x.shape[5] // window.groups, g.shape[5])
 
 
 def per_sample(x: jax.Array, g: jax.Array, window: dict[str, Any]) -> jax.Array:
-    """The kernel's gradient of every example, by XLA; `window` are a call's attributes."""
+    """The kernel's gradient for every example, by XLA; `window` holds a call's attributes."""
     dtype = accumulation_dtype(x.dtype)
     if x.shape[0] == 0:
         return jnp.zeros((0, *kernel_shape(x, g, window_of(window))), dtype)

@@ -1,6 +1,6 @@
-"""Checks that the operations on lookups share: gradients `g[B, T, p]` of rows `ids[B, T]` of a table.
+"""Checks that the lookup operations share: gradients `g[B, T, p]` of rows `ids[B, T]` of a table.
 
-An id outside the table (the rules write -1) belongs to no row: it is not read.
+An id outside the table (the rules write -1) belongs to no row and is not read.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ def checked_ids(operation: str, ids: jax.Array, g: jax.Array) -> jax.Array:
 
 
 def without_unread(ids: jax.Array, g: jax.Array) -> jax.Array:
-    """Gradients with zeros where the id is none."""
+    """Gradients, with zeros where there is no id."""
     return jnp.where(ids[..., None] >= 0, g, 0)

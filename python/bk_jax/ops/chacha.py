@@ -1,6 +1,6 @@
 """ChaCha20 (RFC 8439): random words that are a function of key, stream and position.
 
-A block of 16 words comes from a key of 256 bits and four more words:
+A block of 16 words comes from a 256-bit key and four more words:
 
 | word of the state | holds |
 |---|---|
@@ -8,8 +8,8 @@ A block of 16 words comes from a key of 256 bits and four more words:
 | 14 | stream: one of many independent sequences of a key |
 | 15 | domain: what the words are for |
 
-Sixteen blocks are a group of 256 words; word `w` of block `b` of a group has the place `16 w + b`, so
-that a vector of blocks gives neighbouring words. `custom_calls/noise.h` says the same for C++.
+Sixteen blocks form a group of 256 words. Word `w` of block `b` of a group has the place `16 w + b`,
+so that a vector of blocks gives neighbouring words. `custom_calls/noise.h` says the same for C++.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEY_WORDS = 8
 GROUP_WORDS = 256
 BLOCKS_PER_GROUP = 16
 
-# What words are for. Domains of one key share no block, so noise never equals what a user drew.
+# What words are for. Domains of one key share no block, so noise never equals a user's draws.
 BITS, SPLIT, FOLD_IN, SEED, NOISE = 1, 2, 3, 4, 5
 
 
@@ -74,7 +74,7 @@ def chacha_blocks(
         return jnp.stack(spread)
 
     rows = (row(*CONSTANTS), row(*key[:4]), row(*key[4:]), row(counter, high, stream, domain))
-    start = tuple(vary_together(rows))  # in a loop all must be of one type
+    start = tuple(vary_together(rows))  # in a loop all must have one type
     end = jax.lax.fori_loop(0, 10, lambda _, rows: _double_round(*rows), start)
     return jnp.concatenate([x + y for x, y in zip(start, end, strict=True)])
 
@@ -89,7 +89,7 @@ def check_key(operation: str, key: Any) -> None:
 
 
 def _double_round(*rows: jax.Array) -> tuple[jax.Array, ...]:
-    """Columns, then diagonals; rows `[4, n]` are turned so that diagonals become columns."""
+    """Columns, then diagonals; rows `[4, n]` are rotated so that diagonals become columns."""
     a, b, c, d = _quarter_rounds(*rows)
     turned = (a, jnp.roll(b, -1, 0), jnp.roll(c, -2, 0), jnp.roll(d, -3, 0))
     a, b, c, d = _quarter_rounds(*turned)

@@ -7,8 +7,8 @@
 | "normalize" | R / n             | 0: there is no direction to keep |
 | "indicator" | 1 if n <= R else 0 | 1    |
 
-Every factor is rounded down and every norm up, so `factor * norm <= R` holds without rounding error.
-A norm that is not finite and a padding example get the factor 0, and so does everything for R = 0.
+Every factor is rounded down and every norm up, so `factor * norm <= R` holds despite rounding. The
+factor is 0 for a norm that is not finite, for a padding example, and for everything if R = 0.
 """
 
 from __future__ import annotations

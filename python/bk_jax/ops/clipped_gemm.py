@@ -1,4 +1,4 @@
-"""Clipped gemm: the sum of clipped gradients of a dense layer, `sum_i c_i a_i^T g_i`, as one gemm."""
+"""Clipped gemm: a dense layer's sum of clipped gradients, `sum_i c_i a_i^T g_i`, as one gemm."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def clipped_gemm(
 
     Args:
       lhs: `[B, N, T, M]`.
-      factor: `[B]`. An example with the factor 0 is not read: a NaN inside it does no harm.
+      factor: `[B]`. An example with factor 0 is not read: a NaN in it does no harm.
       rhs: `[B, N, T, K]`.
-      initial: `[N, M, K]`, zeros unless given. The sum is added to it where it lies, if nobody
-        else needs it: an accumulation over microbatches makes no copy.
+      initial: `[N, M, K]`, zeros by default. The sum is added to it in place if nothing else needs
+        it, so accumulating over microbatches makes no copy.
 
     >>> import jax.numpy as jnp
     >>> a = jnp.asarray([[[[1.0, 2.0]]], [[[jnp.nan, 0.0]]]])
@@ -39,7 +39,7 @@ def clipped_gemm(
     dtype = common_dtype(lhs.dtype, rhs.dtype)
     out_dtype = accumulation_dtype(dtype)
     shape = (lhs.shape[1], lhs.shape[3], rhs.shape[3])
-    # One weight is a matrix for XLA: where a later call takes the result over in place (noise, a
+    # One weight is a matrix for XLA: where a later call takes over the result in place (noise, a
     # scatter), a reshape of it would be a copy.
     one = shape[0] == 1
     out = jax.ShapeDtypeStruct(shape[1:] if one else shape, out_dtype)
@@ -61,9 +61,9 @@ def clipped_gemm(
 
 
 def clipped_gemm_twin(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> tuple[jax.Array]:
-    """The same in plain JAX: examples with the factor 0 are replaced by zeros first.
+    """The same in plain JAX: examples with factor 0 are replaced by zeros first.
 
-    As of the custom call, the result is `[M, K]` when there is one weight.
+    As in the custom call, the result is `[M, K]` when there is one weight.
     """
     dtype = accumulation_dtype(lhs.dtype, rhs.dtype)
     scale = factor.reshape(-1, 1, 1, 1)

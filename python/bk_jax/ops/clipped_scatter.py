@@ -1,4 +1,4 @@
-"""Clipped scatter: the sum of clipped gradients of a table that is looked up."""
+"""Clipped scatter: the sum of clipped gradients of a lookup table."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def clipped_scatter(
 
     Args:
       ids: `[B, T]`.
-      factor: `[B]`. An example with the factor 0 is not read: a NaN inside it does no harm.
+      factor: `[B]`. An example with factor 0 is not read: a NaN in it does no harm.
       g: `[B, T, p]`.
       rows: number of rows of the table.
-      initial: what to add to, `[rows, p]`; zeros by default. Its memory is reused if it can be.
+      initial: what to add to, `[rows, p]`; zeros by default. Its memory is reused if possible.
 
     >>> import jax.numpy as jnp
     >>> out = clipped_scatter(jnp.asarray([[1, 1]]), jnp.asarray([0.5]), jnp.ones((1, 2, 1)), 3)

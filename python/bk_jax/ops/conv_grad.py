@@ -1,4 +1,4 @@
-"""Convolution gradient: the gradients of a kernel, one for each example, with their norms."""
+"""Convolution gradient: the gradient of a kernel for each example, with its norm."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bk_jax.ops.sum_of_squares import sum_of_squares
 
 
 def conv_grad(x: jax.Array, g: jax.Array, window: Window) -> tuple[jax.Array, SquaredNorms]:
-    """The kernel's gradient of every example, `[B, kD, kH, kW, C / groups, O]`, and its squared norm.
+    """The kernel's gradients `[B, kD, kH, kW, C / groups, O]` and their squared norms `[B]`.
 
-    The bound is one of the norm of the returned arrays.
+    The bound is on the norms of the returned arrays.
     """
     x, g = checked("conv_grad", x, g, window)
     dtype = accumulation_dtype(x.dtype)

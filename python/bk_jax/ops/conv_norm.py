@@ -1,4 +1,4 @@
-"""Convolution norm: squared norms of the gradients of a kernel, which are not kept."""
+"""Convolution norm: squared norms of a kernel's gradients, without keeping the gradients."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Form = Literal["direct", "pixel_gram"]
 def conv_norm(x: jax.Array, g: jax.Array, window: Window, form: Form = "direct") -> SquaredNorms:
     """Squared norms `[B]` of the kernel's gradients, which are not kept.
 
-    The form `"direct"` makes the gradients in blocks that are dropped, `2 T d p` flop per example with
-    T pixels of the result and d = kernel pixels x input channels; `"pixel_gram"` makes no gradient
-    but inner products of pixels, `T^2 (cin + p)` flop if the stride is 1.
+    The form `"direct"` computes the gradients in blocks and drops them: `2 T d p` flops per example
+    with T pixels of the result and d = kernel pixels x input channels. `"pixel_gram"` computes no
+    gradient but inner products of pixels: `T^2 (cin + p)` flops if the stride is 1.
 
     >>> import jax.numpy as jnp
     >>> x, g = jnp.full((1, 1, 1, 1, 2, 1), 2.0), jnp.full((1, 1, 1, 1, 1, 1), 3.0)
@@ -44,8 +44,8 @@ def conv_norm(x: jax.Array, g: jax.Array, window: Window, form: Form = "direct")
 def conv_norm_twin(x: jax.Array, g: jax.Array, form: Form, **window: Any) -> SquaredNorms:
     """The same in plain JAX: XLA's gradients, formed and dropped, or Gram matrices of patches.
 
-    An entry of a gradient sums over pixels in any order, so the gradient at one kernel offset errs by
-    at most `T u |x| |g|` in norm (Cauchy-Schwarz over pixels).
+    An entry of a gradient sums over pixels in any order, so the gradient at one kernel offset errs
+    by at most `T u |x| |g|` in norm (Cauchy-Schwarz over pixels).
     """
     if form == "pixel_gram":
         shape = window_of(window)

@@ -1,7 +1,7 @@
 """Convolutions as dense layers: patches of the images, and output gradients pixel by pixel.
 
-Canonical arrays as in `ops._conv`. A convolution multiplies patches `a[B, groups, T, d]`, with T pixels
-of the results of all images and d = kernel pixels x input channels of a group, by its kernel.
+Canonical arrays as in `ops._conv`. A convolution multiplies patches `a[B, groups, T, d]` by its
+kernel. T counts the result pixels of all images, and d = kernel pixels x input channels of a group.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 
 Triple = tuple[int, int, int]
-MAX_SLICES = 64  # kernel pixels of which patches are made one by one
+MAX_SLICES = 64  # kernel pixels up to which patches are made one by one
 
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """Output pixel t meets kernel offset k at `t * stride + k * dilation - low` of the dilated input."""
+    """Where pixels meet: output pixel t and kernel offset k, in the dilated input.
+
+    That is at `t * stride + k * dilation - low`.
+    """
 
     kernel: Triple
     stride: Triple = (1, 1, 1)
@@ -48,11 +51,11 @@ class Window:
 
 
 def conv_patches(x: jax.Array, out: tuple[int, ...], window: Window) -> jax.Array:
-    """Patches `[B, groups, T, d]` for results of size `out`; norms do not mind the order of d.
+    """Patches `[B, groups, T, d]` for results of size `out`; the order of d does not affect norms.
 
-    Slices of the padded images, one for each kernel pixel: norms from them take 0.1 to 0.7 of the time
-    with `lax.conv_general_dilated_patches`, which convolves with an identity matrix. Large kernels
-    would be as many slices.
+    They are slices of the padded images, one for each kernel pixel. Norms from them take 0.1x to
+    0.7x the time of `lax.conv_general_dilated_patches`, which convolves with an identity matrix.
+    Large kernels would need as many slices.
 
     >>> x = jnp.arange(3.0).reshape(1, 1, 1, 1, 3, 1)
     >>> print(conv_patches(x, (1, 1, 2), Window((1, 1, 2)))[0, 0])

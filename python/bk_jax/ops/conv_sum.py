@@ -15,16 +15,16 @@ from bk_jax.ops.numerics import accumulation_dtype
 
 
 def conv_sum(x: jax.Array, factor: jax.Array, g: jax.Array, window: Window) -> jax.Array:
-    """The sum over examples of `factor[i]` times the kernel's gradient, `[kD, kH, kW, C / groups, O]`.
+    """The sum over examples of `factor[i]` times the gradient, `[kD, kH, kW, C / groups, O]`.
 
-    An example with the factor 0 is not read: a NaN inside it does no harm.
+    An example with factor 0 is not read: a NaN in it does no harm.
     """
     x, g = checked("conv_sum", x, g, window)
     if factor.shape != x.shape[:1]:
         raise ValueError(f"conv_sum expects factor [{x.shape[0]}], got {factor.shape}.")
     dtype = accumulation_dtype(x.dtype)
     spatial, shape = spatial_rank(x, g, window), kernel_shape(x, g, window)
-    # As XLA has the kernel: noise takes the sum over in place, and a reshape between would be a copy.
+    # XLA's shape of the kernel: noise takes over the sum in place, and a reshape would be a copy.
     out = jax.ShapeDtypeStruct(shape[3 - spatial :], dtype)
     (total,) = _native.call(
         "bk_conv_sum", conv_sum_twin, [out], x, factor.astype(dtype), g,
@@ -34,9 +34,9 @@ def conv_sum(x: jax.Array, factor: jax.Array, g: jax.Array, window: Window) -> j
 
 
 def conv_sum_twin(x: jax.Array, factor: jax.Array, g: jax.Array, **window: Any) -> tuple[jax.Array]:
-    """The same in plain JAX: examples with the factor 0 are replaced by zeros first.
+    """The same in plain JAX: examples with factor 0 are replaced by zeros first.
 
-    As of the custom call, the result has no axes for dimensions that the convolution does not have.
+    As in the custom call, the result has no axes for dimensions that the convolution does not have.
     """
     scale = factor.reshape(-1, *[1] * 5)
     x = jnp.where(scale != 0, x.astype(factor.dtype), 0)

@@ -1,6 +1,6 @@
-"""Direct norm: `||a_i^T g_i||^2` from the gradient itself, made in tiles that are dropped.
+"""Direct norm: `||a_i^T g_i||^2` from the gradient itself, computed in tiles that are dropped.
 
-Cheaper than the ghost norm where a layer has more positions than weights make up for.
+Cheaper than the ghost norm where a layer has many positions for its number of weights.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Embedding norm: squared norms of the gradients of a table that is looked up."""
+"""Embedding norm: squared norms of the gradients of a lookup table."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ def gaussian(
     """`x + stddev * z` with independent standard normal `z`, rounded once for 16-bit types.
 
     Args:
-      x: any shape. Its buffer becomes the result's where XLA can see that nobody else needs it.
+      x: any shape. Its buffer becomes the result's where XLA sees that nothing else needs it.
       key: `uint32[8]`.
       stddev: a scalar. With 0 the result is `x`, bit for bit.
       stream: number of the parameter, below 2^32; streams are independent.
       start: where `x` lies in an array of shape `whole`; `int32[x.ndim]`, may be traced.
-      whole: shape of that array. Both are left out when `x` is the whole array.
+      whole: shape of that array. Omit both when `x` is the whole array.
 
     An element that is not finite stays so.
 
@@ -75,7 +75,7 @@ def gaussian_twin(
     stream: int,
     whole: tuple[int, ...],
 ) -> tuple[jax.Array]:
-    """The same in plain JAX: equal bits of ChaCha, normals within a few units in the last place."""
+    """The same in plain JAX: equal ChaCha bits, normals within a few units in the last place."""
     return (_add_normals(x, key, stddev, start, jnp.uint32(stream), whole),)
 
 
@@ -108,7 +108,7 @@ def _add_normals(
 
 
 class _Format(NamedTuple):
-    """Bits of a floating-point type, and the polynomials of `custom_calls/cpu/noise/normal-inl.h`."""
+    """Bits of a float type, and the polynomials of `custom_calls/cpu/noise/normal-inl.h`."""
 
     bits: Any
     mantissa: int
@@ -139,7 +139,7 @@ _DOUBLE = _Format(
 
 
 def normals(words: jax.Array, dtype: Any) -> jax.Array:
-    """Groups of words `[G, 256]` to groups of standard normals, `[G, 256]` or for doubles `[G, 128]`."""
+    """Groups of words `[G, 256]` to standard normals, `[G, 256]` or, for doubles, `[G, 128]`."""
     form = _FLOAT if dtype == jnp.float32 else _DOUBLE
     if form.bits == jnp.uint64:
         pairs = words.reshape(*words.shape[:-1], -1, 2).astype(jnp.uint64)

@@ -2,7 +2,7 @@
 
     ||a^T g||^2 = <a a^T, g g^T>      with  a [T, d],  g [T, p]
 
-costs `T^2 (d + p)` instead of `T d p` multiplications and `O(T^2)` memory instead of `O(d p)`; the
+costs `T^2 (d + p)` instead of `T d p` multiplications and `O(T^2)` memory instead of `O(d p)`. The
 native kernel keeps only small tiles of the two Gram matrices.
 """
 
@@ -27,7 +27,7 @@ def ghost_norm(a: jax.Array, g: jax.Array) -> SquaredNorms:
 
     Args:
       a: activations `[B, N, T, d]`.
-      g: output gradients `[B, N, T, p]`; the `N` slices have a weight each.
+      g: output gradients `[B, N, T, p]`; each of the `N` slices has its own weight.
 
     Returns:
       The estimate of `sum_n ||a[i, n]^T g[i, n]||^2` and an upper bound of its exact value.
@@ -69,7 +69,7 @@ def ghost_norm_twin(a: jax.Array, g: jax.Array) -> SquaredNorms:
 
 
 def _hidden(left: jax.Array, right: jax.Array, d: int, p: int) -> jax.Array:
-    """What is hidden by flushing to 0: entries of one Gram matrix times the other, and products."""
+    """What flushing to 0 can hide: entries of one Gram matrix times the other, and products."""
     _, n, t = left.shape
     tiny = float(jnp.finfo(left.dtype).tiny)
     squares_a = jnp.sum(left * left, axis=(1, 2))

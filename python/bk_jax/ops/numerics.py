@@ -23,7 +23,7 @@ class SignedBound(NamedTuple):
 
 
 def accumulation_dtype(*dtypes: Any) -> Any:
-    """float64 when any input is, else float32."""
+    """float64 when any input is, otherwise float32."""
     return jnp.float64 if any(jnp.dtype(d) == jnp.float64 for d in dtypes) else jnp.float32
 
 
@@ -41,8 +41,8 @@ def inflate(value: jax.Array, operations: int) -> jax.Array:
     """A bound on a sum of non-negative terms that went through at most `operations` roundings.
 
     Each rounding takes away at most a factor `1 - u`; `1 + 2 k u` covers `(1 - u) ** -k` and the
-    rounding of this product for every `k u < 1/4`. Underflow is not covered: terms that were flushed to
-    0 are the caller's to add.
+    rounding of this product for every `k u < 1/4`. It does not cover underflow: the caller must add
+    terms that were flushed to 0.
     """
     dtype = value.dtype
     factor = 1.0 + 2.0 * (operations + 2) * unit_roundoff(dtype)
@@ -52,8 +52,7 @@ def inflate(value: jax.Array, operations: int) -> jax.Array:
 def row_lengths(rows: jax.Array, dtype: Any) -> jax.Array:
     """Euclidean lengths along the last axis, never below the truth by more than rounding.
 
-    Squares of small numbers are flushed to 0; what that can hide is added back for rows that are not
-    zero.
+    Squares of small numbers are flushed to 0; what that can hide is added back for nonzero rows.
     """
     squares = jnp.sum(jnp.square(rows.astype(dtype)), axis=-1)
     hidden = rows.shape[-1] * float(jnp.finfo(dtype).tiny)

@@ -1,4 +1,4 @@
-"""Per-sample gradient: the gradients of a dense layer, one for each example, with their norms."""
+"""Per-sample gradient: the gradient of a dense layer for each example, with its norm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bk_jax.ops.sum_of_squares import sum_of_squares
 
 
 class PerSampleGrads(NamedTuple):
-    """Gradients `[B, N, M, K]`, and the squared norms of what is in them."""
+    """Gradients `[B, N, M, K]`, and their squared norms."""
 
     gradients: jax.Array
     norms: SquaredNorms

@@ -14,7 +14,7 @@ def sum_of_squares(gradients: jax.Array) -> SquaredNorms:
     """Squared norms `[B]` of per-example gradients `[B, ...]`.
 
     Axes are reduced one at a time with barriers between them, so that no partial sum is longer than
-    the axes together: this is what makes the bound provable whatever order XLA sums in.
+    the axes together. This makes the bound provable whatever order XLA sums in.
     """
     dtype = accumulation_dtype(gradients.dtype)
     shape = gradients.shape[1:]

@@ -1,6 +1,6 @@
-"""Tied cross term: the inner product of the two gradients of a table that is looked up and multiplied.
+"""Tied cross term: the inner product of a table's two gradients, as a lookup and as a product.
 
-It is signed, so its bound is one from above, not of its size.
+It is signed, so its bound is an upper bound on its value, not on its magnitude.
 """
 
 from __future__ import annotations

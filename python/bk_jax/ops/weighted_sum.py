@@ -15,7 +15,7 @@ NATIVE_ELEMENTS = 1 << 16
 
 
 def weighted_sum(factor: jax.Array, gradients: jax.Array) -> jax.Array:
-    """`sum_i factor[i] * gradients[i]`; an example with the factor 0 is not read.
+    """`sum_i factor[i] * gradients[i]`; an example with factor 0 is not read.
 
     >>> import jax.numpy as jnp
     >>> print(weighted_sum(jnp.asarray([2.0, 0.0]), jnp.asarray([[1.0, 3.0], [jnp.nan, 1.0]])))

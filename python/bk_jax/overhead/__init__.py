@@ -1,6 +1,6 @@
 """The DP tax: what privacy costs a train step, measured and predicted; see `bk_jax.tax`.
 
-Public names are imported when they are asked for: `timing` does without JAX.
+Public names are imported on first use: `timing` works without JAX.
 """
 
 import importlib

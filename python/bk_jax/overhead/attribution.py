@@ -1,10 +1,11 @@
-"""Attribution: the parameter that each instruction of a compiled step works for, and what that costs.
+"""Attribution: the parameter that each instruction of a compiled step serves, and what that costs.
 
-Norms and sums of the private step carry the name of their parameters (`bk.norm[...]`, `bk.sum[...]`;
-gradients of single examples `bk.keep[...]`, as do mere views of what back-propagation makes anyway).
-Everything else belongs to a parameter if its result goes nowhere but into the gradient of that one:
-the weight gradients of the plain step, the noise, the copies. What serves several, the forward pass and
-back-propagation above all, is shared. Both programs are read by the same rule.
+Norms and sums of the private step carry the names of their parameters (`bk.norm[...]`,
+`bk.sum[...]`). Per-example gradients carry `bk.keep[...]`, as do mere views of what
+back-propagation computes anyway. Everything else belongs to a parameter if its result flows only
+into the gradient of that one: the weight gradients of the plain step, the noise, the copies. Work
+that serves several, above all the forward pass and back-propagation, is shared. The same rule reads
+both programs.
 
 Values are followed from the results back to what they are made from, element by element through
 tuples, loops, calls and branches; a fusion is one instruction. Sets of results are the bits of an
@@ -44,7 +45,7 @@ def find_owners(module: Module, paths: Sequence[str]) -> dict[str, tuple[str, ..
 
     Args:
       module: a compiled step whose last results are the gradients of the parameters.
-      paths: of the parameters, in that order.
+      paths: the paths of the parameters, in that order.
     """
     first = count_results(module) - len(paths)
     bit = {path: 1 << (first + number) for number, path in enumerate(paths)}
@@ -58,14 +59,14 @@ def find_owners(module: Module, paths: Sequence[str]) -> dict[str, tuple[str, ..
 
 
 def _unnamed(instruction: Instruction, bits: int, known: Mapping[str, int]) -> tuple[str, ...]:
-    """The parameter that it works for alone, or what it is a part of."""
+    """The one parameter it serves, or what it is a part of."""
     between = _BETWEEN.findall(instruction.op_name)
     alone = () if between[-1:] == ["clip"] else [path for path, own in known.items() if own == bits]
     return tuple(alone) or (CLIPPING if between else SHARED,)
 
 
 def _named(module: Module, instruction: Instruction, known: Container[str]) -> tuple[str, ...]:
-    """Parameters in the last scope of ours, if there is one and they are parameters."""
+    """Parameters in the last of our scopes, if there is one and they are parameters."""
     telling = _telling(module, instruction)
     scope = last_scope(telling.op_name)
     if scope is None:
@@ -77,7 +78,7 @@ def _named(module: Module, instruction: Instruction, known: Container[str]) -> t
 
 
 def _telling(module: Module, instruction: Instruction) -> Instruction:
-    """Of a fusion the product in it, if there is one: it takes the time."""
+    """For a fusion, the product in it if there is one: it takes the time."""
     if instruction.opcode != "fusion":
         return instruction
     inside = (i for name in instruction.called for i in module.computations[name].instructions)
@@ -95,12 +96,12 @@ class Value(NamedTuple):
 
 
 def reached(module: Module, seed: Callable[[Instruction], int]) -> dict[str, int]:
-    """The results that each instruction works for: bit `i` is result number `i`.
+    """The results that each instruction serves: bit `i` is result number `i`.
 
     Args:
       module: a compiled program.
-      seed: gives the bits of an instruction that is known to work for certain results, else 0; such
-        an instruction is not followed further.
+      seed: gives the bits of an instruction that is known to serve certain results, otherwise 0;
+        such an instruction is not followed further.
     """
     fixed = {i.name: known for i in module if (known := seed(i))}
     bits: dict[Value, int] = {}
@@ -131,7 +132,7 @@ def count_results(module: Module) -> int:
 
 
 def _sources(module: Module) -> dict[Value, list[Value]]:
-    """For every value those that it is made from."""
+    """For every value, the values it is made from."""
     out: dict[Value, list[Value]] = {}
     for instruction in module:
         for made, source in _edges(module, instruction):
@@ -160,21 +161,21 @@ def _edges(module: Module, instruction: Instruction) -> Iterator[tuple[Value, Va
 
 
 def _parts(instruction: Instruction) -> list[Value]:
-    """The elements of a tuple; of an array, itself."""
+    """The elements of a tuple; for an array, the array itself."""
     if instruction.shape.dtype != "tuple":
         return [Value(instruction.name)]
     return [Value(instruction.name, i) for i in range(len(instruction.shape.parts))]
 
 
 def _whole(module: Module, name: str) -> Iterator[tuple[Value, Value]]:
-    """Who reads a tuple as a whole reads its elements."""
+    """Whatever reads a tuple as a whole reads its elements."""
     instruction = module.by_name[name]
     if instruction.shape.dtype == "tuple":
         yield from ((Value(name), part) for part in _parts(instruction))
 
 
 def _joined(made: Instruction, source: Instruction) -> Iterator[tuple[Value, Value]]:
-    """Two instructions that make the same."""
+    """Two instructions that make the same value."""
     yield from zip(_parts(made), _parts(source), strict=False)
 
 
@@ -207,7 +208,7 @@ Charged = dict[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A compiled step: its instructions, what they do, and for which of the parameters `paths`."""
+    """A compiled step: its instructions, what they do, and which of `paths` they serve."""
 
     paths: tuple[str, ...]
     instructions: frozenset[str]
@@ -216,7 +217,7 @@ class Program:
     owners: Mapping[str, tuple[str, ...]]
 
     def charge(self, amounts: Mapping[str, float]) -> Charged:
-        """Adds up amounts of instructions by owner; those who share one share it equally."""
+        """Adds up amounts of instructions by owner; joint owners share equally."""
         out: Charged = {}
         for instruction, amount in amounts.items():
             owners = self.owners[instruction] if instruction else (OUTSIDE,)
@@ -247,7 +248,7 @@ def make_rows(
     explanation: Explanation,
     profiles: Mapping[str, Profile] | None,
 ) -> tuple[Row, ...]:
-    """A row for each parameter, then those of shared work and of time outside of operations."""
+    """A row for each parameter, then rows for shared work and for time outside operations."""
     plain, private = programs["plain"], programs["private"]
     if profiles:
         rates = fit_rates(plain.work, profiles["plain"].operations)
@@ -288,7 +289,7 @@ def _measure(
 
 
 def _extra_flops(explanation: Explanation) -> dict[str, int]:
-    """Of each parameter by the route that it takes; a parameter may have several uses."""
+    """The route of each parameter; a parameter may have several uses."""
     out: dict[str, int] = {}
     for row in explanation.rows:
         out[row.path] = out.get(row.path, 0) + row.extra_flops.get(row.route, 0)

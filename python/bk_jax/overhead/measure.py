@@ -36,10 +36,10 @@ def tax(
     """What privacy costs a train step: time and memory against the same step without it.
 
     Compiles `jax.value_and_grad(loss_fn)` and `bk_jax.dp_value_and_grad(loss_fn, **options)`, runs
-    them in turn, and says how much longer the private one takes, with an interval, beside a comparison
-    of the plain step with itself: differences of that size mean nothing. Then runs both under JAX's
-    profiler and says which parameters the difference comes from, beside what flops and bytes predict.
-    The gradients are thrown away.
+    them in turn, and reports how much longer the private one takes, with an interval. It also
+    compares the plain step with itself: differences of that size mean nothing. Then it runs both
+    under JAX's profiler and reports which parameters cause the difference, next to what flops and
+    bytes predict. The gradients are thrown away.
 
     >>> import jax.numpy as jnp, bk_jax
     >>> def loss_fn(params, x):
@@ -56,12 +56,12 @@ def tax(
     Args:
       loss_fn: a mean loss of a batch, as `dp_value_and_grad` takes it.
       params: the parameters.
-      batch: the batch, as large as it will be: the tax depends on it.
+      batch: the batch at its real size: the tax depends on it.
       *args: further arguments of `loss_fn`.
-      rounds: rounds of the comparison, at least; each runs every step twice, beside the plain one.
-      budget: seconds to spend on measuring, about; compiling comes on top.
+      rounds: minimum rounds of the comparison; each runs every step twice, next to the plain one.
+      budget: approximate seconds of measuring; compiling comes on top.
       profile: whether to run both steps under JAX's profiler, for the time of each parameter.
-      key: for the noise; by default a fixed one, which is all right because nothing is released.
+      key: for the noise; fixed by default, which is safe because nothing is released.
       **options: of `dp_value_and_grad`: `l2_clip_norm`, `noise_multiplier`, `method`, ...
 
     Returns:
@@ -118,7 +118,7 @@ def _check(rounds: int, budget: float, options: Mapping[str, Any], args: Sequenc
 def _make_steps(
     grad_fn: DPValueAndGrad, args: Sequence[Any], key: Any, options: Mapping[str, Any]
 ) -> dict[str, Step]:
-    """The plain step, the private one, and if that has noise the one without."""
+    """The plain step, the private one, and, if that has noise, the one without."""
     has_noise = float(grad_fn.noise_multiplier) > 0
     if has_noise and key is None:
         key = random.key(0)
@@ -141,7 +141,7 @@ def _paths(grad_fn: DPValueAndGrad, args: Sequence[Any]) -> list[str]:
 def _profile(
     steps: Mapping[str, Step], programs: Mapping[str, Program], turns: int
 ) -> tuple[dict[str, Profile] | None, str]:
-    """Profiles of the plain and the private step, or None and why not."""
+    """Profiles of the plain and the private step, or None and the reason."""
     try:
         events = profiling.record({name: steps[name].run for name in programs}, turns)
     except RuntimeError as error:
@@ -158,14 +158,14 @@ def _profile(
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A compiled step; its last results are the gradients, one for each parameter that is trained."""
+    """A compiled step; its last results are the gradients, one per trained parameter."""
 
     compiled: Any
     run: Callable[[], Any]
 
     @property
     def memory(self) -> StepMemory | None:
-        """What XLA says of it, where it says anything."""
+        """What XLA reports for it, where it reports anything."""
         found = self.compiled.memory_analysis()
         if found is None:
             return None

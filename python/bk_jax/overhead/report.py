@@ -12,13 +12,13 @@ from bk_jax.hlo.table import si, table
 from bk_jax.overhead.timing import Timing
 
 OUTSIDE = "outside of operations"
-PRINTED, DRAWN = 40, 24  # parameters of a table and of a picture; the others are added up in one
+PRINTED, DRAWN = 40, 24  # parameters in a table and in a picture; the others are summed in one row
 COLOUR, INK = "#1f6f8b", "#333333"
 
 
 @dataclasses.dataclass(frozen=True)
 class StepMemory:
-    """Bytes of a step by XLA's own account; `total` are arguments, results and temporaries.
+    """Bytes of a step as XLA reports them; `total` is arguments, results and temporaries.
 
     XLA's peak is not used: on the CPU it leaves temporaries out.
     """
@@ -31,8 +31,8 @@ class StepMemory:
 class Row:
     """A parameter, or work that serves several; fractions are of the plain step's time.
 
-    `predicted` and `measured` are what privacy adds (negative: saves); seconds are those of profiled
-    steps, None where the profiler saw no operations. `extra_flops` is what `explain` says.
+    `predicted` and `measured` are what privacy adds (negative: saves). Seconds are those of
+    profiled steps, None where the profiler saw no operations. `extra_flops` is what `explain` says.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Tax:
-    """What `bk_jax.tax` found out. Ratios are private to plain: 1.0 means that privacy is free."""
+    """What `bk_jax.tax` found. Ratios are private over plain: 1.0 means that privacy is free."""
 
     method: str
     batch_size: int
@@ -63,11 +63,11 @@ class Tax:
     predicted_ratio: float
     rows: tuple[Row, ...]
     profiled_steps: int  # of each; the rows are their mean
-    note: str  # why nothing was measured for each parameter, if so
+    note: str  # why nothing was measured per parameter, if so
 
     @property
     def ratio(self) -> float:
-        """Time of the private step, noise included, over that of the plain one."""
+        """Time of the private step, including noise, over that of the plain one."""
         return self.time.ratio
 
     @property
@@ -77,12 +77,12 @@ class Tax:
 
     @property
     def total_ratio(self) -> float | None:
-        """The same of all memory: temporaries, arguments and results."""
+        """The same for all memory: temporaries, arguments and results."""
         return self._memory_ratio("total")
 
     @property
     def profiled_ratio(self) -> float | None:
-        """As `ratio`, of the profiled steps: the profiler makes both of them slower."""
+        """As `ratio`, for the profiled steps: the profiler slows both of them down."""
         total = add_up("", list(self.rows))
         return total.private / total.plain if total.private and total.plain else None
 
@@ -93,7 +93,7 @@ class Tax:
         return private / plain if plain and private is not None else None
 
     def grouped(self, depth: int = 1) -> Tax:
-        """The report with parameters added up that share the first `depth` parts of their path."""
+        """The report with parameters summed that share the first `depth` parts of their path."""
         if depth < 1:
             raise ValueError(f"depth must be at least 1, got {depth}.")
         groups: dict[tuple[str, str], list[Row]] = {}
@@ -110,7 +110,7 @@ class Tax:
         return json.dumps({**ratios, **dataclasses.asdict(self)}, indent=1)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """A matplotlib figure of the report; saved to `path` if one is given."""
+        """A matplotlib figure of the report; saved to `path` if given."""
         figure = draw(self)
         if path is not None:
             figure.savefig(path)
@@ -146,7 +146,7 @@ def weight(row: Row) -> float:
 
 
 def shorten(rows: tuple[Row, ...], most: int) -> list[Row]:
-    """At most `most` parameters, those that matter most; the others are added up."""
+    """At most `most` parameters, those that matter most; the others are summed."""
     parameters = sorted((row for row in rows if row.kind == "parameter"), key=weight, reverse=True)
     shown, others = parameters[:most], parameters[most:]
     kept = [row for row in rows if row.kind != "parameter" or row in shown]
@@ -224,7 +224,7 @@ def _percent(value: float | None) -> str:
 
 
 def draw(report: Tax) -> Any:
-    """Ratios with their intervals, and bars of measured beside marks of predicted overhead."""
+    """Ratios with their intervals, and bars of measured overhead with marks for the predicted."""
     figures = require("matplotlib.figure", "matplotlib")
     rows = shorten(report.rows, DRAWN)
     heights = [1.5, 0.5 + 0.22 * len(rows)]
@@ -282,7 +282,7 @@ def _label(row: Any) -> str:
 
 
 def _quiet(axes: Any) -> None:
-    """Leaves what carries meaning."""
+    """Removes everything that carries no meaning."""
     axes.invert_yaxis()
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.grid(axis="x", color="#e8e8e8", linewidth=0.8)

@@ -1,19 +1,19 @@
 """Seconds of every operation of a step: measured by JAX's profiler, or predicted.
 
-*Measured.* XLA reports each operation that it executes by the name of its instruction in the compiled
-program. On the CPU an operation that hands work to the thread pool ends with a second event,
+*Measured.* XLA reports each operation it executes by the name of its instruction in the compiled
+program. On the CPU, an operation that hands work to the thread pool ends with a second event,
 `end: NAME`, which carries the number of the first. At every moment of a step the time is divided
-equally among the operations that run. One that holds others (a loop, a call) counts only while none of
-them runs. What is left is nobody's: XLA between operations, and Python. So the parts add up to the
-step exactly.
+equally among the running operations. One that contains others (a loop, a call) counts only while
+none of them runs. The rest belongs to no operation: XLA between operations, and Python. So the
+parts add up to the step exactly.
 
 *Predicted*, at the rates of the plain step:
 
     seconds = max(flops * seconds_per_flop, bytes * seconds_per_byte)
 
 Flops and bytes are those of `bk_jax.hlo`, which knows our calls. The rate per flop is that of the
-products of the plain step, the rate per byte that of its other operations. So what is predicted of
-the private step is the time that it would take if its operations ran as XLA's do.
+products of the plain step, the rate per byte that of its other operations. So the prediction for
+the private step is the time it would take if its operations ran as XLA's do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WINDOW = "bk_tax:"
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """Mean seconds of a step and of its operations; `""` is time outside of them."""
+    """Mean seconds of a step and of its operations; `""` is time outside them."""
 
     seconds: float
     operations: Mapping[str, float]
@@ -53,7 +53,7 @@ class Event(NamedTuple):
 
 
 def record(runs: Mapping[str, Callable[[], Any]], rounds: int) -> list[Event]:
-    """Runs the steps `rounds` times in turn under the profiler; returns what it saw."""
+    """Runs the steps `rounds` times in turn under the profiler; returns what it recorded."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -79,12 +79,12 @@ def _read(file: Path) -> Iterator[Event]:
 def summarize(
     events: Iterable[Event], name: str, instructions: Collection[str], holding: Collection[str]
 ) -> Profile | None:
-    """The steps called `name`, the quieter half of them; None if no operation of theirs was seen.
+    """The quieter half of the steps called `name`; None if none of their operations was seen.
 
     Args:
       events: what `record` returns.
       name: of the steps.
-      instructions: names of the program's instructions; other events are passed over.
+      instructions: names of the program's instructions; other events are ignored.
       holding: those of them that run others inside.
     """
     events = list(events)
@@ -128,7 +128,7 @@ class Span(NamedTuple):
 
 
 def divide(start: float, end: float, spans: Iterable[Span]) -> dict[str, float]:
-    """Time of each operation between `start` and `end`; `""` is the time of none.
+    """Time of each operation between `start` and `end`; `""` is time with none running.
 
     >>> divide(0, 10, [Span("dot", 1, 5), Span("add", 3, 5), Span("while", 0, 6, holds=True)])
     {'while': 2.0, 'dot': 3.0, 'add': 1.0, '': 4.0}
@@ -196,7 +196,7 @@ class Rates(NamedTuple):
 
 
 def work_of(module: Module) -> dict[str, Work]:
-    """Flops and bytes of every instruction that runs by itself, with the loops around it."""
+    """Flops and bytes of every instruction that runs by itself, including the loops around it."""
     out = {}
     for instruction in executed(module):
         if instruction.opcode in HOLDING or instruction.opcode in cost.FREE:
@@ -209,7 +209,7 @@ def work_of(module: Module) -> dict[str, Work]:
 
 
 def fit_rates(work: Mapping[str, Work], seconds: Mapping[str, float]) -> Rates:
-    """Time over flops of the products that were seen, and over bytes of all else.
+    """Time over flops for the products that were seen, and over bytes for everything else.
 
     >>> work = {"dot": Work(100, 10, True), "add": Work(10, 20, False)}
     >>> fit_rates(work, {"dot": 200.0, "add": 60.0})

@@ -1,15 +1,17 @@
-"""Timing on a noisy machine: the one way in which `bk_jax.tax` and all benchmarks measure.
+"""Timing on a noisy machine: the one way `bk_jax.tax` and all benchmarks measure.
 
-Candidates run in one process, interleaved, and a ratio is the median over neighbours in time: these see
-the same disturbance, so it is much steadier than the ratio of medians. The interval is a bootstrap of
-that median. Give the baseline as a candidate too: differences as large as its own mean nothing.
+Candidates run interleaved in one process, and a ratio is the median over neighbours in time. These
+see the same disturbance, so it is much steadier than the ratio of medians. The interval is a
+bootstrap of that median. Pass the baseline as a candidate too: differences as large as its own mean
+nothing.
 
 | function | order | for |
 |---|---|---|
 | `interleave` | `a b b a  a c c a  a b b a  a c c a` | few candidates: pairs in both orders |
-| `compare_all` | `a b a c a  a c a b a` | many: each between two runs of the baseline, which serve two |
+| `compare_all` | `a b a c a  a c a b a` | many: each between two baseline runs, which serve two |
 
-No JAX here: programs of other frameworks are timed in the same way. `wait` waits for what a run returns.
+No JAX here: programs of other frameworks are timed in the same way. `wait` waits for what a run
+returns.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ Run = Callable[[], Any]
 Clock = Callable[[], float]
 Wait = Callable[[Any], Any]
 SHORTEST = 0.002  # seconds: shorter calls are timed in groups
-SHORT = 0.05  # seconds: shorter calls are warmed up until they get no faster; that is cheap
+SHORT = 0.05  # seconds: shorter calls are warmed up until they get no faster, which is cheap
 MOST_ROUNDS = 400
 MOST_TURNS = 100
 
@@ -44,7 +46,7 @@ class Timing:
 
 
 def wait_for_jax(out: Any) -> Any:
-    """Until arrays are there."""
+    """Waits until arrays are ready."""
     import jax
 
     return jax.block_until_ready(out)
@@ -89,7 +91,7 @@ def compare(first: Run, second: Run, *, budget: float, **options: Any) -> Timing
 
 
 class Timer:
-    """Times one program; knows how many calls make a group, and how long one takes."""
+    """Times one program; knows how many calls make a group, and how long one call takes."""
 
     def __init__(self, run: Run, wait: Wait) -> None:
         self.run, self.wait, self.repeats = run, wait, 1
@@ -102,7 +104,7 @@ class Timer:
                 break
 
     def time(self) -> float:
-        """Seconds of one call, of a group."""
+        """Seconds per call, from a group."""
         return _seconds(self.run, self.repeats, time.perf_counter, self.wait)
 
 
@@ -114,10 +116,10 @@ def compare_all(
     least: int = 4,
     wait: Wait = wait_for_jax,
 ) -> dict[str, Timing]:
-    """Times all candidates for about `budget` seconds together; slow ones have fewer turns.
+    """Times all candidates for about `budget` seconds together; slow ones get fewer turns.
 
-    The baseline among the candidates is timed as the baseline is. With a timer of its own it had groups
-    of another size, and a small program came out as 0.65 of itself.
+    The baseline among the candidates is timed exactly as the baseline is. With its own timer it had
+    groups of another size, and a small program measured 0.65x itself.
     """
     base = Timer(baseline, wait)
     timers = {n: base if run is baseline else Timer(run, wait) for n, run in candidates.items()}
@@ -148,7 +150,7 @@ def _seconds(run: Run, repeats: int, clock: Clock, wait: Wait) -> float:
 
 
 def summarize(pairs: Sequence[tuple[float, float]]) -> Timing:
-    """From seconds of the baseline and of the candidate beside it.
+    """From the seconds of the baseline and of the candidate next to it.
 
     >>> summarize([(1.0, 2.0), (2.0, 4.0), (1.0, 8.0)])
     Timing(seconds=4.0, ratio=2.0, low=2.0, high=8.0, pairs=3)

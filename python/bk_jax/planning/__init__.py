@@ -3,7 +3,7 @@
 | module | does |
 |---|---|
 | `methods`, `routes` | the systems of the paper, and routes forced by path |
-| `cost`, `flops` | numbers of operations and bytes by shape |
+| `cost`, `flops` | operation counts and bytes by shape |
 | `plan` | a route for every parameter, or a tap on it |
 | `explain` | the plan as a table |
 """

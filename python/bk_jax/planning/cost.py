@@ -1,7 +1,7 @@
 """Cost: flops and bytes of one layer under each route, per example.
 
-Symbols as in the paper: T tokens, d inputs, p outputs, N weights of that shape. A multiply-add counts
-as two. Non-private training of a dense layer costs `6 N T p d`.
+Symbols as in the paper: T tokens, d inputs, p outputs, N weights of that shape. A multiply-add
+counts as two. Non-private training of a dense layer costs `6 N T p d`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ class GramCost:
     """A Gram matrix of activations that needs fewer products than T x T x d."""
 
     d: int  # features in one entry
-    rate: float  # speed of these flops, with that of a gradient's as 1
+    rate: float  # speed of these flops, relative to those of a gradient
 
 
-# Speed of the flops of a pixel Gram matrix, with that of a kernel gradient's as 1: measured, 0.60 at
-# 14 x 14 x 256, 0.62 at 28 x 28 x 128, 0.88 at 28 x 28 x 512.
+# Speed of the flops of a pixel Gram matrix relative to those of a kernel gradient: measured, 0.60
+# at 14 x 14 x 256, 0.62 at 28 x 28 x 128, 0.88 at 28 x 28 x 512.
 PIXEL_GRAM_RATE = 0.6
-# The same with that of a Gram matrix of patches as 1: measured, a kernel of one pixel takes 1.2 to 1.5
+# The same relative to a Gram matrix of patches: measured, a kernel of one pixel takes 1.2 to 1.5
 # times as long, 3 x 3 kernels 0.15 to 0.6.
 PIXELS_OVER_PATCHES = 0.75
 
@@ -62,7 +62,7 @@ class LayerCost:
 
     @property
     def ghost_rate(self) -> float:
-        """Speed of the ghost norm's flops, with that of a gradient's flops as 1."""
+        """Speed of the ghost norm's flops relative to a gradient's."""
         return 1.0 if self.gram is None else self.gram.rate
 
     @property
@@ -95,7 +95,7 @@ class LayerCost:
         raise ValueError(f"unknown route {route!r}")
 
     def extra_bytes(self, route: str) -> int:
-        """Memory per example that lives until the factors are known, on top of what is kept anyway."""
+        """Memory per example that lives until the factors are known, beyond what is kept anyway."""
         if route in ("store", "leaf"):
             return max(self.stored_bytes - (self.kept_bytes if route == "store" else 0), 0)
         return 0

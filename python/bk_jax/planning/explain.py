@@ -91,7 +91,7 @@ class Explanation:
 
 
 def _cells(row: Row) -> Cells:
-    """A row of the table, by the names of its columns."""
+    """A row of the table, by column name."""
     return {
         "parameter": row.path,
         "shape": "x".join(map(str, row.shape)) or "scalar",
@@ -114,7 +114,7 @@ def _si(value: float) -> str:
 
 
 def make_explanation(traced: Traced, plan: Plan, batch_size: int) -> Explanation:
-    """Describes a plan; flops of the ordinary step are three times those of the traced forward pass."""
+    """Describes a plan; an ordinary step has three times the flops of the traced forward pass."""
     ordinary = 3 * count_flops(traced.jaxpr) * batch_size
     unpriced = []
     for index, leaf in enumerate(traced.leaves):

@@ -1,8 +1,8 @@
 """The table of an explanation: narrow for a terminal, wide with everything, and for a notebook.
 
-A row is a dictionary from the names of columns to text. The narrow table leaves out the sizes, which
-the reason repeats where they matter, shows the user's own file and line alone, and cuts what does not
-fit; the wide one has it all.
+A row is a dictionary from column names to text. The narrow table omits the sizes, which the reason
+repeats where they matter, shows only the user's own file and line, and cuts what does not fit; the
+wide one has it all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NARROW = [name for name in WIDE if name not in ("N", "T", "d", "p")]
 HINT = "more columns, and every line in full: .table(wide=True)"
 
 _LONGEST = {"parameter": 34, "shape": 14}  # of the narrow table
-_PLACES = 30  # what there is room for at least, for where something is used
+_PLACES = 30  # minimum room for where something is used
 _LIBRARY = re.compile(r" > \S+:\d+")
 _FOLDERS = re.compile(r"[^\s()]*/(?=[^/\s()]+:\d+)")
 _OUTER_FUNCTIONS = re.compile(r"[^\s()]*<locals>\.")
@@ -29,7 +29,7 @@ Cells = dict[str, str]
 
 
 def wide_table(rows: Sequence[Cells], closing: Sequence[str]) -> str:
-    """Everything, in lines as long as they are."""
+    """Everything, in lines of any length."""
     return "\n".join([*_lines(WIDE, rows), *closing])
 
 

@@ -12,7 +12,7 @@ from bk_jax._compat import prims
 def count_flops(jaxpr: Any) -> int:
     """Flops of the products in a jaxpr; a multiply-add counts as two, elementwise work as nothing.
 
-    Of the branches of a `cond` the most expensive counts; the body of a `while` counts once.
+    The most expensive branch of a `cond` counts; the body of a `while` counts once.
 
     >>> import jax, jax.numpy as jnp
     >>> count_flops(jax.make_jaxpr(jnp.dot)(jnp.ones((2, 3)), jnp.ones((3, 5))))

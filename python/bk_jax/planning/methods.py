@@ -16,9 +16,9 @@ All give the same gradients up to rounding. A *route* is what is done with one w
 `fused` keep activations and output gradients and differ in the norm; `store` keeps the per-example
 gradient instead; `sparse` is for lookups; `leaf` taps the parameter itself.
 
-A second back-propagation starts from the loss times the clip factor, which gives the clipped gradient
-only if back-propagation is linear. The backward function of a `jax.custom_vjp` need not be: a loss that
-contains one keeps the book in every method.
+A second back-propagation starts from the loss times the clip factor, which gives the clipped
+gradient only if back-propagation is linear. The backward function of a `jax.custom_vjp` need not be
+linear: a loss that contains one keeps the book in every method.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Chooser = Callable[[LayerCost], Choice]
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """How routes are chosen, and how the sum is made."""
+    """How routes are chosen, and how the sum is computed."""
 
     name: str
     choose: Chooser
@@ -74,10 +74,10 @@ def _paper_rule(otherwise: str) -> Chooser:
 def choose_auto(cost: LayerCost) -> Choice:
     """The route with the least work among those that need no more memory than is kept anyway.
 
-    With h = p d / (p + d), the symmetric ghost norm adds T / (6 h) to a layer's time, a gradient that
-    is formed only for its norm 1/3, and a stored gradient next to nothing; storing is free of memory
-    when it is no larger than the activations and output gradients that it replaces. For a convolution
-    d in the sum p + d is the number of channels that its Gram matrix adds up.
+    With h = p d / (p + d), the symmetric ghost norm adds T / (6 h) to a layer's time, a gradient
+    formed only for its norm adds 1/3, and a stored gradient next to nothing. Storing costs no
+    memory when the gradient is no larger than the activations and output gradients it replaces. For
+    a convolution, d in the sum p + d is the number of channels that its Gram matrix adds up.
     """
     h = cost.h
     if cost.t < h:

@@ -1,11 +1,11 @@
-"""Plan: which parameters are handled by which route.
+"""Plan: which route handles which parameters.
 
 Sites whose weights overlap (one weight used several times) form a *block*: their gradients add up
-before the norm is taken, so they must be handled together. A block of sites that see the weight in the
-same way is one layer with all their tokens; dense sites and lookups of one table are a tied block. A
-block that is anything else is not handled by sites at all: its leaves are tapped instead, which is
-exact for every program. So is a leaf with an opaque use, and every other leaf of the blocks that it
-takes part in.
+before the norm is taken, so they must be handled together. A block of sites that see the weight in
+the same way is one layer with all their tokens; dense sites and lookups of one table are a tied
+block. Any other block is not handled by sites at all: its leaves are tapped instead, which is exact
+for every program. The same goes for a leaf with an opaque use, and for every other leaf of the
+blocks it takes part in.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bk_jax.program.views import View, elements_read
 
 # Copying the gradients next to each other takes longer than a Gram matrix of fewer positions.
 SHARED_POSITIONS = 128
-# Larger leaves are not compared element by element: their views are taken to overlap.
+# Larger leaves are not compared element by element: their views are assumed to overlap.
 COUNTABLE_ELEMENTS = 1 << 28
 
 
@@ -69,7 +69,7 @@ def make_plan(
     method: Method,
     forced: ForcedRoutes,
 ) -> Plan:
-    """Decides for every leaf; raises if one were left out."""
+    """Decides for every leaf; raises if one would be left out."""
     used = set(found.opaque) | {leaf for site in found.sites for leaf in site.leaves}
     candidates = _overlapping(found.sites, leaves)
     tapped = _opaque_leaves(found, candidates, leaves, groups)
@@ -161,7 +161,7 @@ def _kind(sites: Sequence[Site]) -> str:
 
 
 def _without(candidates: list[list[Site]], tapped: dict[int, str]) -> list[list[Site]]:
-    """Drops blocks that touch a tapped leaf; their other leaves become tapped as well."""
+    """Drops blocks that touch a tapped leaf; their other leaves are then tapped as well."""
     while True:
         kept = []
         for sites in candidates:
@@ -191,7 +191,7 @@ def _make_block(sites: Sequence[Site], method: Method, forced: ForcedRoutes) -> 
 def _norm_calls(
     blocks: Sequence[Block], groups: Sequence[int], share: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Every block once: those of a clip group that may share a Gram matrix of activations together."""
+    """Every block once; those of a clip group that can share a Gram matrix come together."""
     calls: dict[Any, list[int]] = {}
     for number, block in enumerate(blocks):
         key = _gram_key(block) if share else None
@@ -212,7 +212,7 @@ def _gram_key(block: Block) -> tuple[Any, ...] | None:
 
 
 def _cost(sites: Sequence[Site]) -> LayerCost:
-    """Sizes of the layer that the sites make together, for one example."""
+    """Sizes of the layer that the sites form together, for one example."""
     main = [site for site in sites if site.use.kind != "lookup"] or list(sites)
     n, _, d, p = main[0].use.sizes
     n *= math.prod(axis.length for axis in main[0].axes if axis.stacked)

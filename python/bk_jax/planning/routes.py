@@ -1,4 +1,4 @@
-"""Routes asked for by the user: patterns of parameter paths and the route that they force."""
+"""Routes requested by the user: patterns of parameter paths and the route they force."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALLOWED = {
 
 @dataclasses.dataclass(frozen=True)
 class ForcedRoutes:
-    """The route asked for, by leaf number."""
+    """The requested route, by leaf number."""
 
     routes: Mapping[int, str]
     paths: tuple[str, ...]
@@ -47,7 +47,7 @@ class ForcedRoutes:
         return route
 
     def check(self, tapped: Mapping[int, str]) -> None:
-        """Raises where a route was asked for that the parameter's uses do not allow."""
+        """Raises where the parameter's uses do not allow the requested route."""
         for leaf, route in self.routes.items():
             if leaf in tapped and route != "leaf":
                 raise ValueError(

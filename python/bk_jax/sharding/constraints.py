@@ -1,8 +1,9 @@
-"""Sharding constraints in a loss: what they say of the batch is meant for all examples.
+"""Sharding constraints in a loss: what they say about the batch is meant for all examples.
 
-A model written for many devices pins its activations, `with_sharding_constraint(x, P("data"))`. The loss
-sees one example, whose batch axis has size 1: cut there, all examples would go to one device. So the
-axes of the mesh that cut an axis of size 1 are taken for the axis of examples that `vmap` adds.
+A model written for many devices pins its activations: `with_sharding_constraint(x, P("data"))`. The
+loss sees one example, whose batch axis has size 1; split there, all examples would go to one
+device. So mesh axes that split an axis of size 1 are taken to split the axis of examples that
+`vmap` adds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ sharding_constraint_p = prims.sharding_constraint_p
 
 
 def constrain(eqn: Any, operand: Any) -> Any:
-    """The result of a `sharding_constraint` of one example."""
+    """The result of a `sharding_constraint` on one example."""
     sharding = eqn.params["sharding"]
     spec = tuple(getattr(sharding, "spec", ()))
     sizes = eqn.invars[0].aval.shape
@@ -33,7 +34,7 @@ def constrain(eqn: Any, operand: Any) -> Any:
 
 
 def _over_examples(sharding: NamedSharding, operand: jax.Array) -> jax.Array:
-    """Constrains the batch of all examples, and the batch of their cotangents likewise."""
+    """Constrains the batch of all examples, and likewise the batch of their cotangents."""
 
     @jax.custom_batching.custom_vmap
     def place(x: jax.Array) -> jax.Array:

@@ -1,18 +1,18 @@
 """Inside `shard_map`: every device runs the program on its own part, and types say what varies.
 
-With `check_vma=True`, JAX's default, the type of a value names the axes of the mesh along which it
-differs from device to device. That is all that is needed:
+With `check_vma=True`, JAX's default, the type of a value names the mesh axes along which it differs
+from device to device. Nothing else is needed:
 
 | what varies | means | hence |
 |---|---|---|
-| the examples, along `data` | each device has its own | sums are added up along `data`, noise once |
-| a parameter, along `model` | each device has a part of it | squared norms are added up along `model` |
+| the examples, along `data` | each device has its own | sums add up along `data`, noise once |
+| a parameter, along `model` | each device has a part of it | squared norms add up along `model` |
 | neither | a copy | nothing is added up |
 
-A parameter that is a copy but is used by computations that differ along `model` gets a tap of its own,
-whose cotangent JAX adds up. A loss that communicates along an axis of the examples would mix them: an
-error. With `check_vma=False` nothing is known, so the sum stays that of the device's own examples, and
-noise, which would be drawn on every device, is refused.
+A parameter that is a copy, but is used by computations that differ along `model`, gets its own tap,
+whose cotangent JAX adds up. A loss that communicates along an axis of the examples would mix them:
+an error. With `check_vma=False` nothing is known, so the sum stays that of the device's own
+examples, and noise, which would be drawn on every device, is refused.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Manual:
         return bool(self.sizes)
 
     def parts(self, leaf: Any) -> tuple[str, ...]:
-        """The axes along which a parameter is in parts."""
+        """The axes along which a parameter is split."""
         return tuple(sorted(_compat.varying(leaf) - set(self.examples)))
 
     def copies(self, paths: Sequence[str], arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """Parameters as a copy of their own for each device's examples."""
+        """Parameters as a separate copy for each device's examples."""
         for path, array in zip(paths, arrays, strict=True):
             if cut := sorted(_compat.varying(array) & set(self.examples)):
                 raise ValueError(
@@ -66,7 +66,7 @@ class Manual:
 
 
 def find(examples: Sequence[Any]) -> Manual:
-    """What is known where we are."""
+    """What is known at this point of the program."""
     mesh = jax.sharding.get_abstract_mesh()
     axes = mesh.manual_axes
     if not axes:
@@ -118,7 +118,7 @@ def check_noise(manual: Manual, key: Any) -> None:
 def place(manual: Manual, total: jax.Array) -> tuple[jax.Array, tuple[int, ...]] | None:
     """Where a device's part of a sum lies, as `start` and `whole` of the noise: parts in a row.
 
-    Seen so, an array that is cut along its first axis has the noise that it has on one device.
+    Seen this way, an array that is split along its first axis has the same noise as on one device.
     """
     axes = manual.parts(total) if manual else ()
     if not axes:

@@ -1,7 +1,7 @@
-"""The mesh of explicitly sharded arguments: it has to be set where they are used.
+"""The mesh of explicitly sharded arguments must be set where they are used.
 
-Explicit axes are part of an array's type. Without the mesh that they are axes of, JAX stops at some
-operation in the middle of the step and speaks of that.
+Explicit axes are part of an array's type. Without the mesh they belong to, JAX stops at some
+operation in the middle of the step, with an error about that operation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bk_jax.sharding.partition import many_devices
 
 
 def check_mesh(*trees: Any) -> None:
-    """Raises where an argument has explicit axes and no mesh is set."""
+    """Raises if an argument has explicit axes and no mesh is set."""
     if not many_devices() or not jax.sharding.get_abstract_mesh().empty:
         return
     for tree in trees:

@@ -1,24 +1,24 @@
-"""Partition: the arithmetic of blocks cut over a mesh, each device working on the part it has.
+"""Partition: the arithmetic of blocks split over a mesh, each device working on the part it has.
 
-XLA does not know what our custom calls compute, so it would gather their operands on every device. A
-`Rule` names each axis of operands and results with a *label*, as in an einsum:
+XLA does not know what our custom calls compute, so it would gather their operands on every device.
+A `Rule` names each axis of operands and results with a *label*, as in an einsum:
 
     operands  "b n t d", "b", "b n t p"        results  "n d p"
 
-Factors that the results lack are summed over, and then a device adds only its part: `Shards.sum` adds
-the parts of all devices, scattered at once where the result is wanted in pieces (FSDP).
+Labels that the results lack are summed over, and then a device adds only its part: `Shards.sum`
+adds the parts of all devices, scattered at once where the result is wanted in pieces (FSDP).
 
-| label of a rule | cut over the mesh |
+| label of a rule | split over the mesh |
 |---|---|
-| any | as the operands are, else as the result is wanted |
-| one of `whole` | never: its positions interact. What is cut there is exchanged for whole examples |
+| any | as the operands are, otherwise as the result is wanted |
+| one of `whole` | never: its positions interact. A split there is exchanged for whole examples |
 
-One axis of the mesh cuts one label. If it cut two, a device would see the diagonal of their product
-only: with `a` cut along d and `g` along p by the same devices, `||a^T g||^2` is not the sum of the
-parts.
+One mesh axis splits one label. If it split two, a device would see only the diagonal of their
+product: with `a` split along d and `g` along p by the same devices, `||a^T g||^2` is not the sum of
+the parts.
 
-`jit` with shardings does this by `custom_partitioning`; with one device nothing is added to the program.
-Under `shard_map` a function sees its own part already, see `bk_jax.sharding.manual`.
+`jit` with shardings does this through `custom_partitioning`; with one device nothing is added to
+the program. Under `shard_map` a function already sees its own part, see `bk_jax.sharding.manual`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ Axes = tuple[str, ...]  # of the mesh
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Factors of every axis; see the module's docstring.
+    """Labels of every axis; see the module's docstring.
 
     Attributes:
       operands: one string for each operand, such as `"b n t d"`.
       results: one string for each result.
-      whole: labels that are not cut.
-      scatters: whether the function adds its results up by `Shards.sum`, which can scatter them.
-      exchange: the label that takes over what cuts a whole one: examples for positions, an all-to-all.
-      apart: groups of labels that may be cut by the same axis of the mesh, because no two groups meet
-        in one sum (parts of several layers). Those in no group meet with all.
+      whole: labels that are not split.
+      scatters: whether the function sums its results with `Shards.sum`, which can scatter them.
+      exchange: the label that takes over what splits a whole one: examples for positions, an
+        all-to-all.
+      apart: groups of labels that the same mesh axis may split, because no two groups meet in one
+        sum (parts of several layers). Labels in no group meet with all.
     """
 
     operands: tuple[str, ...]
@@ -63,14 +64,14 @@ class Rule:
         return f"{', '.join(self.operands)} -> {', '.join(self.results)}"
 
     def meet(self, one: str, other: str) -> bool:
-        """Whether two labels may not be cut by the same axis of the mesh."""
+        """Whether the same mesh axis must not split both labels."""
         groups = [g for g in self.apart if one in g or other in g]
         return len(groups) < 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Shards:
-    """How this device's part lies in the whole; without arguments: it is the whole."""
+    """How this device's part lies in the whole; without arguments it is the whole."""
 
     axes: Mapping[str, Axes] = dataclasses.field(default_factory=dict)  # by label
     sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)  # of the mesh
@@ -79,11 +80,11 @@ class Shards:
     ] = ()  # axes of each result's dimensions, to be cut at last
 
     def over(self, *labels: str) -> Axes:
-        """The axes of the mesh that cut these labels."""
+        """The mesh axes that split these labels."""
         return tuple(axis for label in labels for axis in self.axes.get(label, ()))
 
     def count(self, *labels: str) -> int:
-        """Into how many parts they are cut."""
+        """Into how many parts they are split."""
         return math.prod(self.sizes[axis] for axis in self.over(*labels))
 
     def start(self, label: str, length: int) -> Any:
@@ -94,7 +95,7 @@ class Shards:
     def sum(self, value: jax.Array, *labels: str, result: int = 0) -> jax.Array:
         """Adds up what the devices that share these labels have, for result number `result`.
 
-        Where the result is wanted in pieces by devices that all have the same sum, each takes its piece.
+        If the result is wanted in pieces by devices that all have the same sum, each takes its own.
         """
         axes = self.over(*labels)
         for dim, wanted in enumerate(self.scattered[result] if self.scattered else ()):
@@ -121,8 +122,9 @@ WHOLE = Shards()
 def sharded(rule_of: Callable[..., Rule]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """An operation of which each device does its part.
 
-    The decorated function is `local(shards, *operands, **static)`: the arithmetic of one device, which
-    on a single device is all of it. `rule_of(*operands, **static)` says how the operands may be cut.
+    The decorated function is `local(shards, *operands, **static)`: the arithmetic of one device,
+    which is all of it on a single device. `rule_of(*operands, **static)` says how operands may be
+    split.
 
         @sharded(lambda x, y: Rule(("b k", "b k"), ("k",), scatters=True))
         def sum_of_products(shards, x, y):
@@ -169,7 +171,7 @@ def partitioned(function: Local, rule: Rule, *operands: jax.Array) -> tuple[jax.
 
     call = custom_partitioning(whole)
     call.def_partition(partition, sharding_rule=rule.text())
-    # It has no rule for vmap; a user's own vmap runs one after the other, as the calls themselves do.
+    # It has no vmap rule; a user's own vmap runs one after the other, as the calls themselves do.
     return tuple(jax.custom_batching.sequential_vmap(call)(*operands))
 
 
@@ -179,14 +181,14 @@ def many_devices() -> bool:
 
 
 def is_cut() -> bool:
-    """Whether XLA decides who computes what: there are devices, and we are not inside a `shard_map`."""
+    """Whether XLA decides who computes what: several devices, and not inside a `shard_map`."""
     return many_devices() and not jax.sharding.get_abstract_mesh().manual_axes
 
 
 def _by_types(
     function: Local, rule: Rule, mesh: Any, operands: Sequence[jax.Array]
 ) -> tuple[jax.Array, ...]:
-    """On a mesh with explicit axes the types of the operands say how they are cut."""
+    """On a mesh with explicit axes, the types of the operands say how they are split."""
     shapes = jax.eval_shape(functools.partial(function, WHOLE), *(_bare(x) for x in operands))
     wanted = [jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=_sharding(mesh, [])) for s in shapes]
     _, local, outs, ins = _partition(
@@ -237,7 +239,7 @@ def _partition(
 
 
 def _assign(rule: Rule, sizes: Mapping[str, int], operands: Any, results: Any) -> dict[str, Axes]:
-    """The axes of the mesh that cut each label: examples first, for they stay where they are.
+    """The mesh axes that split each label: examples first, because they stay where they are.
 
     Then as the operands are, large ones first, then as results are wanted.
     """
@@ -265,7 +267,7 @@ def _assign(rule: Rule, sizes: Mapping[str, int], operands: Any, results: Any) -
 
 
 def _fits(length: int, axes: Axes, sizes: Mapping[str, int]) -> bool:
-    """Whether all parts are of one size."""
+    """Whether all parts have the same size."""
     return length % math.prod(sizes[axis] for axis in axes) == 0
 
 
@@ -282,7 +284,7 @@ def _scatter(
 
 
 def _spec(array: Any) -> list[Axes]:
-    """The axes of the mesh that cut each dimension."""
+    """The mesh axes that split each dimension."""
     spec = getattr(array.sharding, "spec", ())
     entries = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in spec]
     return [*entries, *[()] * (len(array.shape) - len(entries))]

@@ -1,4 +1,4 @@
-"""Types inside `shard_map`: the axes of the mesh along which a value differs from device to device."""
+"""Types inside `shard_map`: the mesh axes along which a value differs from device to device."""
 
 from __future__ import annotations
 
