@@ -87,7 +87,9 @@ def _exponent(before: tuple[int, float] | None, leaves: int, seconds: float) -> 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("models", nargs="*", help=f"of {', '.join(many_leaves.MODELS)}; default all")
+    parser.add_argument(
+        "models", nargs="*", help=f"of {', '.join(many_leaves.MODELS)}; default all"
+    )
     parser.add_argument("--leaves", type=int, nargs="+", default=[10, 100, 1000, 5000])
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--no-lower", action="store_true", help="trace only")

@@ -51,17 +51,16 @@ class Replay:
     ) -> tuple[list[Any], Book]:
         env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, inputs, strict=True))
-        entered = {chosen[: len(path) + 1] for chosen in extras}
+        below = _by_equation(extras, len(path))
         book: Book = {}
         for index, eqn in enumerate(jaxpr.eqns):
             operands = [v.val if _compat.is_literal(v) else env[v] for v in eqn.invars]
-            here = (*path, index)
+            here, own = (*path, index), below.get(index, {})
             with _compat.equation_context(eqn):
-                if here in extras:
-                    outs, book[here] = self.visit(here, eqn, operands, extras[here])
-                elif here in entered:
-                    below = {k: v for k, v in extras.items() if k[: len(here)] == here}
-                    outs, records = _ENTER[eqn.primitive](self, eqn, operands, below, here, depth)
+                if here in own:
+                    outs, book[here] = self.visit(here, eqn, operands, own[here])
+                elif own:
+                    outs, records = _ENTER[eqn.primitive](self, eqn, operands, own, here, depth)
                     book.update(records)
                 elif eqn.primitive is sharding_constraint_p:
                     outs = [constrain(eqn, operands[0])]
@@ -115,6 +114,14 @@ class Replay:
             unroll=params["unroll"],
         )
         return [*carry, *ys], book
+
+
+def _by_equation(extras: Extras, depth: int) -> dict[int, dict[Path, Any]]:
+    """The extras of a scope, whose path has this length, by the number of its equation."""
+    below: dict[int, dict[Path, Any]] = {}
+    for path, extra in extras.items():
+        below.setdefault(path[depth], {})[path] = extra
+    return below
 
 
 _ENTER = {
