@@ -116,6 +116,11 @@ def _warn_once() -> None:
     )
 
 
+def libraries() -> tuple[Library, Library]:
+    """What is known of both, for the CPU and for GPUs: what `call` depends on."""
+    return library(), cuda_library()
+
+
 def available(target: str) -> bool:
     """Whether a custom call can be used on the CPU; warns once when the library is missing."""
     found = library()
