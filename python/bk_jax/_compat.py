@@ -72,6 +72,24 @@ def is_tracing() -> bool:
     return not core_internal.trace_state_clean()
 
 
+def transformations() -> int | None:
+    """How many of `vmap`, `grad` and the like an equation goes through before it is written down.
+
+    `None` outside of `jit`, where equations are run and not written down.
+    """
+    from jax._src import core as core_internal
+    from jax._src.interpreters import partial_eval
+
+    trace: Any = core_internal.trace_ctx.trace
+    count = 0
+    while not isinstance(trace, partial_eval.DynamicJaxprTrace):
+        trace = getattr(trace, "parent_trace", None)
+        if trace is None:
+            return None
+        count += 1
+    return count
+
+
 def is_literal(atom: Any) -> bool:
     """Whether an equation operand is an inline constant rather than a variable."""
     return isinstance(atom, Literal)

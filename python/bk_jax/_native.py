@@ -19,9 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
-from bk_jax._compat import struct_like
+from bk_jax._custom_call import Form, custom_call
 from bk_jax.sharding.varying import vary_together
 
 TARGETS = (
@@ -117,6 +116,11 @@ def _warn_once() -> None:
     )
 
 
+def libraries() -> tuple[Library, Library]:
+    """What is known of both, for the CPU and for GPUs: what `call` depends on."""
+    return library(), cuda_library()
+
+
 def available(target: str) -> bool:
     """Whether a custom call can be used on the CPU; warns once when the library is missing."""
     found = library()
@@ -141,71 +145,32 @@ def call(
     `shapes` are the shapes in which the custom call takes operands, if not in their own: those in which
     XLA's dots and convolutions read them, because XLA may compute an array again for another shape.
     """
-    shared, given = tuple((aliases or {}).items()), tuple((shapes or {}).items())
-    form = _Form(target, tuple(results), shared, given, tuple(attributes.items()))
+    taken = dict(shapes or {})
+    results = tuple(results)
     platforms: list[tuple[str, int]] = []
     if available(target):
         platforms.append(("cpu", 0))
     if target in cuda_library().targets:
-        platforms.append(("cuda", _workspace_bytes(form, operands)))
+        types = [(x.dtype.name, taken.get(i, x.shape)) for i, x in enumerate(operands)]
+        platforms.append(("cuda", _workspace_bytes(target, types, results, attributes)))
     operands = tuple(vary_together(operands))
-    branches = _branches(twin, form, tuple(platforms))
     if not platforms:
-        return branches["default"](*operands)
-    return jax.lax.platform_dependent(*operands, **branches)
+        return tuple(twin(*operands, **attributes))
+    own = tuple((i, operands[i].shape) for i in taken)
+    shared, named = tuple((aliases or {}).items()), tuple(attributes.items())
+    form = Form(target, results, shared, own, tuple(platforms), twin, named)
+    given = [x.reshape(taken[i]) if i in taken else x for i, x in enumerate(operands)]
+    return custom_call(form, given)
 
 
-def _workspace_bytes(form: _Form, operands: Sequence[jax.Array]) -> int:
+def _workspace_bytes(
+    target: str,
+    operand_types: Sequence[tuple[str, tuple[int, ...]]],
+    results: Sequence[jax.ShapeDtypeStruct],
+    attributes: Mapping[str, Any],
+) -> int:
     """Bytes that the call has on a GPU as an additional result; 0: it has none."""
     module = cuda_library().module
     assert module is not None
-    given = dict(form.shapes)
-    operand_types = [(x.dtype.name, given.get(i, x.shape)) for i, x in enumerate(operands)]
-    result_types = [(x.dtype.name, x.shape) for x in form.results]
-    attributes = dict(form.attributes)
-    return int(module.workspace_bytes(form.target, operand_types, result_types, attributes))
-
-
-def _attribute(value: Any) -> Any:
-    """Shapes become arrays of int64 for XLA; everything else is as it should be."""
-    return np.asarray(value, np.int64) if isinstance(value, tuple) else value
-
-
-class _Form(NamedTuple):
-    """All of a custom call but its operands."""
-
-    target: str
-    results: tuple[jax.ShapeDtypeStruct, ...]
-    aliases: tuple[tuple[int, int], ...]
-    shapes: tuple[tuple[int, tuple[int, ...]], ...]
-    attributes: tuple[tuple[str, Any], ...]
-
-
-@functools.cache
-def _branches(
-    twin: Callable[..., Any], form: _Form, platforms: tuple[tuple[str, int], ...]
-) -> dict[str, Callable[..., tuple[jax.Array, ...]]]:
-    """What runs on which platform; the same objects for the same call, so that JAX traces them once."""
-
-    def portable(*operands: jax.Array) -> tuple[jax.Array, ...]:
-        return tuple(twin(*operands, **dict(form.attributes)))
-
-    calls = {name: functools.partial(_native_call, form, bytes_) for name, bytes_ in platforms}
-    return {**calls, "default": portable}
-
-
-def _native_call(form: _Form, workspace: int, *operands: jax.Array) -> tuple[jax.Array, ...]:
-    """The custom call; with `workspace` bytes as a last result that nobody sees."""
-    results = [struct_like(result, operands[0]) for result in form.results]
-    if workspace > 0:
-        results.append(struct_like(jax.ShapeDtypeStruct((workspace,), np.uint8), operands[0]))
-    run = jax.ffi.ffi_call(
-        form.target,
-        results,
-        vmap_method="sequential",
-        input_output_aliases=dict(form.aliases),
-    )
-    shapes = dict(form.shapes)
-    given = [x.reshape(shapes.get(i, x.shape)) for i, x in enumerate(operands)]
-    found = run(*given, **{name: _attribute(value) for name, value in form.attributes})
-    return tuple(found[: len(form.results)])
+    result_types = [(x.dtype.name, x.shape) for x in results]
+    return int(module.workspace_bytes(target, operand_types, result_types, dict(attributes)))

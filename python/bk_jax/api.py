@@ -23,6 +23,7 @@ from bk_jax.program.derivatives import refuse_derivatives
 from bk_jax.program.sites import find_sites
 from bk_jax.program.trace import Parameters, Signature, Traced, arrays_of, merge_arrays
 from bk_jax.relations import CHANGED, relation_name
+from bk_jax.repeated import repeated
 from bk_jax.sharding.manual import Manual, check_noise
 from bk_jax.sharding.manual import find as find_manual
 from bk_jax.sharding.mesh_check import check_mesh
@@ -203,6 +204,11 @@ def _shared_names(loss_fn: Any, names: str | Sequence[str]) -> tuple[str, ...]:
     return (*given, *getattr(loss_fn, "shared_argnames", ()))
 
 
+@repeated("dtype")
+def _divided(total: jax.Array, by: Any, *, dtype: Any) -> jax.Array:
+    return (total / by).astype(dtype)
+
+
 def _as_tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
     if isinstance(numbers, SupportsIndex):
         return (operator.index(numbers),)
@@ -323,7 +329,7 @@ class DPValueAndGrad:
                 totals = add_noise(totals, key, stddev, manual)
         dtypes = [jax.typeof(leaf).dtype for leaf in jax.tree_util.tree_leaves(like)]
         for i, total in zip(real, totals, strict=True):
-            leaves[i] = (total / self.normalize_by).astype(self.dtype or dtypes[i])
+            leaves[i] = _divided(total, self.normalize_by, dtype=jnp.dtype(self.dtype or dtypes[i]))
         return jax.tree_util.tree_unflatten(treedef, leaves)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:

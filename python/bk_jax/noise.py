@@ -38,9 +38,11 @@ def add_noise(
     words = _own_key(noise_key(key), list(sums))
     if manual:
         return [_add_to_part(total, words, stddev, i, manual) for i, total in enumerate(sums)]
+    dtypes = [accumulation_dtype(total.dtype) for total in sums]
+    deviations = {dtype: jnp.asarray(stddev, dtype) for dtype in dict.fromkeys(dtypes)}
     return [
-        _add(total, words, jnp.asarray(stddev, accumulation_dtype(total.dtype)), stream=i)
-        for i, total in enumerate(sums)
+        _add(total, words, deviations[dtype], stream=i)
+        for i, (total, dtype) in enumerate(zip(sums, dtypes, strict=True))
     ]
 
 

@@ -8,8 +8,10 @@ import jax.numpy as jnp
 from bk_jax import _native
 from bk_jax.ops import _border
 from bk_jax.ops.numerics import accumulation_dtype, common_dtype
+from bk_jax.repeated import repeated
 
 
+@repeated(state=_native.libraries)
 def clipped_gemm(
     lhs: jax.Array, factor: jax.Array, rhs: jax.Array, initial: jax.Array | None = None
 ) -> jax.Array:

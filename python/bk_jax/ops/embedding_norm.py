@@ -9,8 +9,10 @@ from bk_jax import _native
 from bk_jax.ops._lookup import checked_ids, without_unread
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, row_lengths, unit_roundoff
 from bk_jax.ops.sum_of_squares import sum_of_squares
+from bk_jax.repeated import repeated
 
 
+@repeated(state=_native.libraries)
 def embedding_norm(ids: jax.Array, g: jax.Array) -> SquaredNorms:
     """Squared norms `[B]` of the table's gradients; rows with a negative id do not count.
 

@@ -20,8 +20,10 @@ from bk_jax.ops.numerics import (
     row_lengths,
     unit_roundoff,
 )
+from bk_jax.repeated import repeated
 
 
+@repeated(state=_native.libraries)
 def ghost_norm(a: jax.Array, g: jax.Array) -> SquaredNorms:
     """Squared norms `[B]` of the gradients of a dense layer.
 

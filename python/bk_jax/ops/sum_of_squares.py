@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, inflate
+from bk_jax.repeated import repeated
 
 
+@repeated()
 def sum_of_squares(gradients: jax.Array) -> SquaredNorms:
     """Squared norms `[B]` of per-example gradients `[B, ...]`.
 

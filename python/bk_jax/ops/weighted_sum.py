@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from bk_jax import _native
 from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.repeated import repeated
 
 # Arrays with fewer elements are left to XLA, which fuses their sum with its neighbours.
 NATIVE_ELEMENTS = 1 << 16
@@ -30,6 +31,7 @@ def weighted_sum(factor: jax.Array, gradients: jax.Array) -> jax.Array:
     return total
 
 
+@repeated()
 def weighted_sum_twin(factor: jax.Array, gradients: jax.Array) -> tuple[jax.Array]:
     """The same in plain JAX; XLA's sum over the first of three axes is very slow on a CPU."""
     shape = gradients.shape[1:]

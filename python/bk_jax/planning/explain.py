@@ -116,12 +116,16 @@ def _si(value: float) -> str:
 def make_explanation(traced: Traced, plan: Plan, batch_size: int) -> Explanation:
     """Describes a plan; an ordinary step has three times the flops of the traced forward pass."""
     ordinary = 3 * count_flops(traced.jaxpr) * batch_size
+    blocks_of: dict[int, list[Block]] = {}
+    for block in plan.blocks:
+        for index in block.leaves:
+            blocks_of.setdefault(index, []).append(block)
     unpriced = []
     for index, leaf in enumerate(traced.leaves):
-        blocks = [block for block in plan.blocks if index in block.leaves]
+        blocks = blocks_of.get(index, [])
         unpriced += [_block_row(traced.leaves, index, block, batch_size) for block in blocks]
         if not blocks:
-            unpriced.append(_leaf_row(leaf, index, plan, batch_size))
+            unpriced.append(_leaf_row(leaf, plan.tapped.get(index), batch_size))
     extra = sum(row.extra_flops.get(row.route, 0) for row in unpriced)
     total = max(ordinary + extra, 1)
     rows = tuple(
@@ -154,11 +158,11 @@ def _block_row(leaves: Sequence[Leaf], index: int, block: Block, batch_size: int
     )
 
 
-def _leaf_row(leaf: Leaf, index: int, plan: Plan, batch_size: int) -> Row:
+def _leaf_row(leaf: Leaf, why_tapped: str | None, batch_size: int) -> Row:
     size = math.prod(leaf.shape)
     itemsize = np.dtype(accumulation_dtype(leaf.dtype)).itemsize
     cost = LayerCost(1, 1, 1, size, itemsize, itemsize)
-    unused = index in plan.unused
+    unused = why_tapped is None
     return Row(
         path=leaf.path,
         shape=leaf.shape,
@@ -169,7 +173,7 @@ def _leaf_row(leaf: Leaf, index: int, plan: Plan, batch_size: int) -> Row:
         d=1,
         p=size,
         route="none" if unused else "leaf",
-        why="the loss does not depend on it" if unused else plan.tapped[index],
+        why=why_tapped or "the loss does not depend on it",
         extra_flops={} if unused else {"leaf": batch_size * cost.extra_flops("leaf")},
         extra_bytes={} if unused else {"leaf": batch_size * cost.extra_bytes("leaf")},
         share=0.0,

@@ -109,22 +109,58 @@ def _leaves(sites: Sequence[Site]) -> tuple[int, ...]:
 
 def _overlapping(sites: Sequence[Site], leaves: Sequence[Leaf]) -> list[list[Site]]:
     """Groups sites that read a common element of some leaf."""
-    blocks: list[list[Site]] = []
-    for site in sites:
-        touching = [b for b in blocks if any(_overlap(site, other, leaves) for other in b)]
-        merged = [s for block in touching for s in block] + [site]
-        blocks = [b for b in blocks if b not in touching] + [merged]
-    return blocks
+    views: dict[int, dict[Any, View]] = {}  # of each leaf, by what they do
+    for view in (view for site in sites for view in site.views):
+        views.setdefault(view.leaf, {})[view.steps] = view
+    known: dict[Any, np.ndarray] = {}
+    readers = {leaf: _Readers(leaves[leaf].shape, own, known) for leaf, own in views.items()}
+    blocks: dict[int, list[Site]] = {}  # by the number of their last site, in that order
+    later = list(range(len(sites)))  # from a site to one after it in the same block, or to itself
+    for number, site in enumerate(sites):
+        before = {other for view in site.views for other in readers[view.leaf].add(view, number)}
+        merged: list[Site] = []
+        for last in sorted({_last(later, other) for other in before} - {number}):
+            block = blocks.pop(last)
+            merged = merged + block if merged else block
+            later[last] = number
+        merged.append(site)
+        blocks[number] = merged
+    return list(blocks.values())
 
 
-def _overlap(one: Site, two: Site, leaves: Sequence[Leaf]) -> bool:
-    return any(_share(a, b, leaves) for a in one.views for b in two.views)
+def _last(later: list[int], number: int) -> int:
+    """The last site of a site's block; the way to it gets shorter."""
+    while later[number] != number:
+        later[number] = later[later[number]]
+        number = later[number]
+    return number
+
+
+class _Readers:
+    """The site that read each element of a leaf last."""
+
+    def __init__(
+        self, shape: tuple[int, ...], views: Mapping[Any, View], known: dict[Any, np.ndarray]
+    ) -> None:
+        size = math.prod(shape)
+        self._by_element = len(views) > 1 and () not in views and size <= COUNTABLE_ELEMENTS
+        self._last = np.full(size if self._by_element else 1, -1)
+        if self._by_element:
+            for steps, view in views.items():  # leaves of one shape are often read alike
+                if (shape, steps) not in known:
+                    known[shape, steps] = elements_read(view, shape)
+            self._elements = {steps: known[shape, steps] for steps in views}
+
+    def add(self, view: View, number: int) -> list[int]:
+        """The sites that read an element of this view last, now that site `number` does."""
+        read = self._elements[view.steps] if self._by_element else slice(None)
+        before = np.unique(self._last[read])
+        self._last[read] = number
+        return [int(site) for site in before if site >= 0]
 
 
 def _share(a: View, b: View, leaves: Sequence[Leaf]) -> bool:
-    """Whether two views read a common element of a leaf."""
-    if a.leaf != b.leaf:
-        return False
+    """Whether two views of one leaf read a common element."""
     if a.steps == b.steps or not a.steps or not b.steps:
         return True
     shape = leaves[a.leaf].shape
@@ -135,7 +171,12 @@ def _share(a: View, b: View, leaves: Sequence[Leaf]) -> bool:
 
 def _repeats(site: Site, leaves: Sequence[Leaf]) -> bool:
     """Whether an element of a leaf occurs twice in the weight: `concatenate([w, w])`."""
-    return any(_share(a, b, leaves) for a, b in itertools.combinations(site.views, 2))
+    of_leaf: dict[int, list[View]] = {}
+    for view in site.views:
+        of_leaf.setdefault(view.leaf, []).append(view)
+    return any(
+        _share(a, b, leaves) for own in of_leaf.values() for a, b in itertools.combinations(own, 2)
+    )
 
 
 def _why_not(sites: Sequence[Site], leaves: Sequence[Leaf], groups: Sequence[int]) -> str:
@@ -161,19 +202,20 @@ def _kind(sites: Sequence[Site]) -> str:
 
 
 def _without(candidates: list[list[Site]], tapped: dict[int, str]) -> list[list[Site]]:
-    """Drops blocks that touch a tapped leaf; their other leaves are then tapped as well."""
-    while True:
-        kept = []
-        for sites in candidates:
-            leaves = set(_leaves(sites))
-            if leaves & tapped.keys():
-                reason = "joined with a parameter that is tapped"
-                tapped.update({leaf: reason for leaf in leaves if leaf not in tapped})
-            else:
-                kept.append(sites)
-        if len(kept) == len(candidates):
-            return kept
-        candidates = kept
+    """Drops blocks that touch a tapped leaf; their other leaves become tapped as well."""
+    of_leaf: dict[int, list[int]] = {}
+    for number, sites in enumerate(candidates):
+        for leaf in _leaves(sites):
+            of_leaf.setdefault(leaf, []).append(number)
+    dropped: set[int] = set()
+    to_do = list(tapped)
+    for leaf in to_do:  # grows
+        for number in of_leaf.pop(leaf, ()):
+            dropped.add(number)
+            more = [other for other in _leaves(candidates[number]) if other not in tapped]
+            tapped.update(dict.fromkeys(more, "joined with a parameter that is tapped"))
+            to_do.extend(more)
+    return [sites for number, sites in enumerate(candidates) if number not in dropped]
 
 
 def _make_block(sites: Sequence[Site], method: Method, forced: ForcedRoutes) -> Block:

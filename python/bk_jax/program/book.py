@@ -11,17 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from bk_jax import _compat
 from bk_jax.program.replay import Book, Replay
 from bk_jax.program.sites import Path, Site
 
 
-def zero_tap(site: Site) -> jax.Array:
-    """A tap that changes nothing: one leading axis per enclosing scan."""
+def tap_type(site: Site) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of a site's tap: one leading axis per enclosing scan."""
     lengths = tuple(axis.length for axis in site.axes)
-    return jnp.zeros((*lengths, *site.use.tap_shape), site.use.dtype)
+    return jax.ShapeDtypeStruct((*lengths, *site.use.tap_shape), site.use.dtype)
 
 
 def evaluate(
@@ -34,4 +33,5 @@ def evaluate(
         (result,) = _compat.bind(eqn, operands)
         return [use.add_tap(result, tap)], use.record(operands)
 
-    return Replay(visit, is_sliced=lambda path, depth: True)(jaxpr, inputs, taps)
+    replay = Replay(visit, lambda path, depth: True, kind=lambda path: sites[path].use)
+    return replay(jaxpr, inputs, taps)

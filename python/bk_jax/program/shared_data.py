@@ -171,15 +171,15 @@ def _kind(array: Any) -> tuple[tuple[int, ...], str]:
 def _constants(jaxpr: Any) -> Iterator[tuple[tuple[tuple[int, ...], str], str]]:
     """Shape and dtype of every constant at any depth, and the line that uses it first."""
     opened, consts = _compat.split_closed(jaxpr)
-    users: dict[Any, str] = {}
+    users: dict[Any, Any] = {}
     for eqn in opened.eqns:
         for var in eqn.invars:
             if not _compat.is_literal(var):
-                users.setdefault(var, _compat.source_line(eqn))
+                users.setdefault(var, eqn)
         for inner in _compat.inner_jaxprs(eqn):
             yield from _constants(inner)
     for var, const in zip(opened.constvars, consts, strict=True):
-        yield _kind(const), users.get(var, "")
+        yield _kind(const), _compat.source_line(users[var]) if var in users else ""
 
 
 def _constant_message(kind: tuple[tuple[int, ...], str], source: str, size: int) -> str:

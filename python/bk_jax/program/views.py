@@ -26,6 +26,7 @@ import numpy as np
 
 from bk_jax import _compat
 from bk_jax._compat import prims
+from bk_jax.repeated import repeated
 
 Shape = tuple[int, ...]
 
@@ -71,14 +72,15 @@ def transpose_view(view: View, gradient: jax.Array) -> jax.Array:
         if isinstance(step, Unstack):
             stacked -= 1
             continue
-        pull = functools.partial(_transpose_step, step)
+        pull = functools.partial(_transpose_step, step=step)
         for _ in range(stacked):
             pull = jax.vmap(pull)
         gradient = pull(gradient)
     return gradient
 
 
-def _transpose_step(step: Step, gradient: jax.Array) -> jax.Array:
+@repeated("step")
+def _transpose_step(gradient: jax.Array, *, step: Step) -> jax.Array:
     operand = jax.ShapeDtypeStruct(step.in_shape, gradient.dtype)
     (out,) = jax.linear_transpose(step.apply, operand)(gradient)
     return out

@@ -63,10 +63,10 @@ class Rule:
         """As XLA's partitioner reads it."""
         return f"{', '.join(self.operands)} -> {', '.join(self.results)}"
 
-    def meet(self, one: str, other: str) -> bool:
-        """Whether the same mesh axis must not split both labels."""
-        groups = [g for g in self.apart if one in g or other in g]
-        return len(groups) < 2
+    @functools.cached_property
+    def group_of(self) -> dict[str, int]:
+        """The number of a label's group in `apart`; two of one group, or without, meet in a sum."""
+        return {label: number for number, group in enumerate(self.apart) for label in group}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,6 +245,7 @@ def _assign(rule: Rule, sizes: Mapping[str, int], operands: Any, results: Any) -
     """
     axes: dict[str, Axes] = {}
     lengths: dict[str, int] = {}
+    used: dict[int | None, set[str]] = {}  # axes of the mesh, by group of labels
     first = sorted(operands, key=lambda pair: -math.prod(pair[1].shape))
     dims = [
         (label, length, own)
@@ -253,14 +254,16 @@ def _assign(rule: Rule, sizes: Mapping[str, int], operands: Any, results: Any) -
     ]
     for label, length, own in sorted(dims, key=lambda dim: dim[0] != "b"):
         lengths[label] = length
-        taken = {a for f, used in axes.items() if rule.meet(f, label) for a in used}
-        free = tuple(axis for axis in own if axis not in taken)
+        group = rule.group_of.get(label)
+        met = used if group is None else (None, group)
+        free = tuple(axis for axis in own if not any(axis in used.get(g, ()) for g in met))
         if label not in axes and label not in rule.whole and free and _fits(length, free, sizes):
             axes[label] = free
+            used.setdefault(group, set()).update(free)
     if rule.exchange:
-        used = {axis for own in axes.values() for axis in own}
+        taken = {axis for own in axes.values() for axis in own}
         idle = [axis for label, _, own in dims if label in rule.whole for axis in own]
-        more = (*axes.get(rule.exchange, ()), *(a for a in dict.fromkeys(idle) if a not in used))
+        more = (*axes.get(rule.exchange, ()), *(a for a in dict.fromkeys(idle) if a not in taken))
         if more and _fits(lengths[rule.exchange], more, sizes):
             axes[rule.exchange] = more
     return axes

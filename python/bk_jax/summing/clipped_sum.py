@@ -9,7 +9,8 @@ gradients that clipping would throw away are never formed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -19,8 +20,9 @@ import jax.numpy as jnp
 from bk_jax.clip import Clipping
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
 from bk_jax.planning.plan import Plan
-from bk_jax.program.book import evaluate, zero_tap
+from bk_jax.program.book import evaluate, tap_type
 from bk_jax.program.replay import Book
+from bk_jax.program.sites import Path, Site
 from bk_jax.program.trace import Traced
 from bk_jax.sharding.manual import NOT_MANUAL, Manual
 from bk_jax.sharding.varying import vary
@@ -95,19 +97,13 @@ def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Arra
     sites, plan = task.plan.sites(), task.plan
 
     def one_example(weight: jax.Array | None, *example: jax.Array) -> Any:
-        def loss(taps: Any, leaf_taps: dict[int, jax.Array]) -> Any:
-            leaves = list(task.arrays)
-            for leaf, tap in leaf_taps.items():
-                leaves[leaf] = leaves[leaf] + tap
+        def loss(taps: Any, tapped: dict[int, jax.Array]) -> Any:
+            leaves = [tapped.get(leaf, array) for leaf, array in enumerate(task.arrays)]
             (value, *aux), book = evaluate(task.traced.jaxpr, [*leaves, *example], taps, sites)
             return value, (aux, book)
 
-        taps = {path: vary(zero_tap(site), site.varying) for path, site in sites.items()}
-        leaf_taps = {
-            leaf: task.manual.vary(jnp.zeros_like(task.arrays[leaf]), task.arrays[leaf])
-            for leaf in plan.tapped
-        }
-        value, pullback, (aux, book) = jax.vjp(loss, taps, leaf_taps, has_aux=True)
+        tapped = {leaf: task.arrays[leaf] for leaf in plan.tapped}
+        value, pullback, (aux, book) = jax.vjp(loss, _zero_taps(sites), tapped, has_aux=True)
         seed = jnp.ones_like(value) if weight is None else weight.astype(value.dtype)
         return value, aux, book, pullback(seed)
 
@@ -116,6 +112,16 @@ def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Arra
     losses, aux, book, (taps, leaf_gradients) = batched(weights, *examples)
     tapped: list[Kept] = [Tapped((leaf,), each) for leaf, each in leaf_gradients.items()]
     return _Pass(losses, aux, _keep(task, book, taps), tapped)
+
+
+def _zero_taps(sites: Mapping[Path, Site]) -> dict[Path, jax.Array]:
+    """A tap for every site; those of one type are one array."""
+    types = {path: (tap_type(site), site.varying) for path, site in sites.items()}
+    zeros = {
+        kind: vary(jnp.zeros(kind[0].shape, kind[0].dtype), kind[1])
+        for kind in dict.fromkeys(types.values())
+    }
+    return {path: zeros[kind] for path, kind in types.items()}
 
 
 def _scope_name(task: Task, step: str, leaves: Iterable[int]) -> str:
@@ -166,7 +172,8 @@ def _factors(
     for group, norms in enumerate(by_group):
         uppers = [n.upper.astype(dtype) for n in norms] or [zero]
         factors.append(task.clipping.factors(uppers, group, is_padding))
-        estimates.append(jnp.sqrt(sum((n.estimate.astype(dtype) for n in norms), zero)))
+        each = (n.estimate.astype(dtype) for n in norms)
+        estimates.append(jnp.sqrt(functools.reduce(jax.lax.add, each, zero)))
     norms_of_all = jnp.stack(estimates, axis=1)
     usable = jnp.all(jnp.isfinite(norms_of_all), axis=1, keepdims=True)
     return jnp.where(usable, jnp.stack(factors, axis=1), 0), norms_of_all

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from bk_jax import ops
 from bk_jax.ops.numerics import SquaredNorms
 from bk_jax.planning.plan import Block
-from bk_jax.program.sites import Path, Site
+from bk_jax.program.sites import Path, ScanAxis, Site
+from bk_jax.repeated import repeated
 from bk_jax.sharding.partition import Rule, Shards, sharded
 from bk_jax.summing.blocks.stored import Stored, join_scans, merge, stack_lengths, to_leaves
 from bk_jax.summing.kept import Cut, Kept
@@ -115,17 +116,25 @@ def table_rows(block: Block) -> int:
 
 def rows_of(sites: tuple[Site, ...], book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Rows:
     """Joins lookups along the tokens; tables of a stack become one long table."""
-    parts = [_site_rows(site, book[site.path], taps[site.path]) for site in sites]
+    parts = [
+        _site_rows(book[site.path], taps[site.path], axes=site.axes, table=site.use.sizes[2])
+        for site in sites
+    ]
+    if len(parts) == 1:
+        return parts[0]
     ids = jnp.concatenate([part.ids for part in parts], axis=1)
     return Rows(ids, jnp.concatenate([part.gradients for part in parts], axis=1))
 
 
-def _site_rows(site: Site, ids: jax.Array, gradients: jax.Array) -> Rows:
-    tables = sum(axis.stacked for axis in site.axes)
-    ids = merge(join_scans(ids, site.axes, 0), tables)[..., 0]  # [B, tables, T]
-    gradients = merge(join_scans(gradients, site.axes, 0), tables)
+@repeated("axes", "table")
+def _site_rows(
+    ids: jax.Array, gradients: jax.Array, *, axes: tuple[ScanAxis, ...], table: int
+) -> Rows:
+    tables = sum(axis.stacked for axis in axes)
+    ids = merge(join_scans(ids, axes, 0), tables)[..., 0]  # [B, tables, T]
+    gradients = merge(join_scans(gradients, axes, 0), tables)
     batch, tables, tokens = ids.shape
-    first_row = jnp.arange(tables, dtype=ids.dtype)[:, None] * site.use.sizes[2]
+    first_row = jnp.arange(tables, dtype=ids.dtype)[:, None] * table
     ids = jnp.where(ids >= 0, ids + first_row, ids)
     flat = (batch, tables * tokens)
     return Rows(ids.reshape(flat), gradients.reshape(*flat, gradients.shape[-1]))
