@@ -11,6 +11,7 @@ blocks it takes part in.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ class Block:
     why: str
     cost: LayerCost
 
-    @property
+    @functools.cached_property
     def leaves(self) -> tuple[int, ...]:
         """The leaves that the block's gradient belongs to."""
         return _leaves(self.sites)

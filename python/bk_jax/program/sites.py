@@ -17,6 +17,7 @@ Nothing is dropped: a leaf ends with sites only, or opaque, or unused by the los
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,7 +52,7 @@ class Site:
     source: str
     varying: frozenset[str] = frozenset()  # axes of a shard_map along which the result differs
 
-    @property
+    @functools.cached_property
     def leaves(self) -> tuple[int, ...]:
         """The leaves whose elements make up the weight at this site."""
         return tuple(dict.fromkeys(view.leaf for view in self.views))
