@@ -64,7 +64,7 @@ def assert_proportional(run: Callable[[int], Any], first: int) -> None:
 def test_tracing_is_proportional_to_the_number_of_parameters(name):
     def run(leaves):
         function, args = trace_benchmark.private(many_leaves.make(name, leaves))
-        jax.jit(lambda *args: function(*args)).trace(*args)
+        jax.jit(function).trace(*args)
 
     assert_proportional(run, 28)
 
@@ -122,7 +122,7 @@ def test_a_quadratic_step_is_found():
         for i in range(count):
             bk_jax.program.replay._by_equation({(i, *p): None for p in paths}, 0)
 
-    with pytest.raises(AssertionError, match="replay.py"):
+    with pytest.raises(AssertionError, match=r"replay\.py"):
         assert_proportional(run, 20)
 
 
