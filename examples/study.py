@@ -183,7 +183,7 @@ def ways(problem: Problem, plan: privacy.PrivacyPlan) -> dict[str, Way]:
 
 
 def private_step(problem: Problem, plan: privacy.PrivacyPlan) -> Callable[..., Tree]:
-    grad_fn = dp_value_and_grad(problem.loss_fn, **plan.options())
+    grad_fn = dp_value_and_grad(problem.loss_fn, shared_argnames="frozen", **plan.options())
 
     def step(state: Tree, batch: sampling.Batch, key: jax.Array, frozen: Tree) -> Tree:
         padding = batch.is_padding_example

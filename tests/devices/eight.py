@@ -144,7 +144,7 @@ def others() -> dict[str, Any]:
 def bad_program() -> dict[str, Any]:
     """The calls without their partitioning, so that XLA gathers their operands."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partition, "_is_cut", lambda: False)
+        patch.setattr(partition, "is_cut", lambda: False)
         return on_mesh("experts", "data", (8, 1), private_alone=True)
 
 

@@ -1,7 +1,8 @@
 """Norms and sums of per-example gradients that exist in memory."""
 
-from fractions import Fraction
+import sys
 
+from fractions import Fraction
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,6 @@ from support.structure import fresh_jit
 from support.tolerance import assert_bits_equal, assert_within, eps
 
 from bk_jax import ops
-from bk_jax.ops import sums
 
 # The last ones are above the size from which axes are reduced one at a time.
 SHAPES = [(3,), (3, 5), (3, 2, 4), (1, 7), (3, 0), (3, 3, 1000), (2, 5, 7, 101)]
@@ -92,7 +92,7 @@ def test_the_bound_is_never_below_the_truth(dtype, seed, decades, exponent):
 @pytest.fixture
 def any_size(monkeypatch):
     """Small arrays too go to the custom call."""
-    monkeypatch.setattr(sums, "NATIVE_ELEMENTS", 0)
+    monkeypatch.setattr(sys.modules["bk_jax.ops.weighted_sum"], "NATIVE_ELEMENTS", 0)
 
 
 def test_weighted_sum_of_small_integers_is_exact(implementation, any_size, dtype):

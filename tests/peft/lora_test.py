@@ -111,7 +111,9 @@ def test_private_gradients_of_adapters_are_exact():
     truth = oracle.per_example(loss, args, oracle.Arguments())
     norms = np.sqrt(oracle.squared_norms(list(truth.gradients.values()), len(truth.losses)))
     clip_norm = float(np.float32(np.median(norms)))
-    grad_fn = bk_jax.clipped_value_and_grad(loss, l2_clip_norm=clip_norm, return_stats=True)
+    grad_fn = bk_jax.clipped_value_and_grad(
+        loss, l2_clip_norm=clip_norm, return_stats=True, shared_argnames="frozen"
+    )
     _, grads, stats = jax.jit(grad_fn, compiler_options=QUICK)(*args)
     assert_within(stats.norms, norms, 1e-5 * norms, "norms")
     factors = np.asarray(stats.clip_factors, np.float64)

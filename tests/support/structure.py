@@ -25,8 +25,17 @@ def _is_jaxpr(value: Any) -> bool:
 
 
 def jaxpr_shapes(jaxpr: Any) -> set[tuple[int, ...]]:
-    """The shapes of all values that a jaxpr computes."""
-    return {tuple(var.aval.shape) for eqn in equations(jaxpr) for var in eqn.outvars}
+    """The shapes of all values that a jaxpr computes; what a call hands on as it is does not count."""
+    computed = [eqn for eqn in equations(jaxpr) if not _hands_on(eqn)]
+    return {tuple(var.aval.shape) for eqn in computed for var in eqn.outvars}
+
+
+def _hands_on(eqn: Any) -> bool:
+    """Whether an equation is a call of a program without equations."""
+    inner = [
+        v for v in jax.tree.leaves(list(eqn.params.values()), is_leaf=_is_jaxpr) if _is_jaxpr(v)
+    ]
+    return bool(inner) and not any(body.eqns for body in inner)
 
 
 def hlo_shapes(hlo: str) -> set[tuple[int, ...]]:

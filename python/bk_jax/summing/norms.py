@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, inflate
-from bk_jax.sharding.partition import Axes, Rule, Shards, is_cut, partitioned
+from bk_jax.sharding.partition import WHOLE, Axes, Rule, Shards, is_cut, partitioned
 from bk_jax.summing.kept import Kept
 
 
@@ -57,6 +57,8 @@ _Parts = dict[Axes, dict[int, list[SquaredNorms]]]  # by axes to add up over, an
 
 def _over_devices(measured: Sequence[Measured], groups: int) -> list[list[SquaredNorms]]:
     """One total for each clip group that has any."""
+    arrays = [array for one in measured for array in one.kept.arrays]
+    measured = [one._replace(kept=_shell(one.kept)) for one in measured]
     used = sorted({one.group for one in measured})
     ends = [0, *itertools.accumulate(len(one.kept.arrays) for one in measured)]
 
@@ -68,12 +70,18 @@ def _over_devices(measured: Sequence[Measured], groups: int) -> list[list[Square
         totals = _totals(parts)
         return tuple(array for group in used for array in totals[group])
 
-    arrays = [array for one in measured for array in one.kept.arrays]
     flat = partitioned(compute, _rule(measured, 2 * len(used)), *arrays) if arrays else ()
     found: list[list[SquaredNorms]] = [[] for _ in range(groups)]
     for group, pair in zip(used, zip(flat[::2], flat[1::2], strict=True), strict=True):
         found[group].append(SquaredNorms(*pair))
     return found
+
+
+def _shell(kept: Kept) -> Kept:
+    """The same with shapes in place of arrays: what devices do must not hold on to traced values."""
+    shapes: list[Any] = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in kept.arrays]
+    (shell,) = kept.on_device(WHOLE, shapes)
+    return shell
 
 
 def _measure(one: Measured, shards: Shards, arrays: Sequence[jax.Array], parts: _Parts) -> None:

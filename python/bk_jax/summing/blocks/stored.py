@@ -74,7 +74,7 @@ class Stored:
     @property
     def arrays(self) -> tuple[jax.Array, ...]:
         """The gradients, or their squared norms where they are known."""
-        return tuple(self.squares or (self.gradients,))
+        return self.squares or (self.gradients,)
 
     @property
     def cut(self) -> Cut:
@@ -84,8 +84,38 @@ class Stored:
     def on_device(self, shards: Shards, arrays: Sequence[jax.Array]) -> Sequence[Kept]:
         """A part of the gradients, or the squared norms of this device's examples."""
         if self.squares:
-            return [dataclasses.replace(self, squares=SquaredNorms(*arrays))]
-        return [dataclasses.replace(self, gradients=arrays[0])]
+            return [Known(self.leaves, SquaredNorms(*arrays))]
+        return [Tapped(self.leaves, arrays[0])]
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """Squared norms that are known already, without the gradients."""
+
+    leaves: tuple[int, ...]
+    squares: SquaredNorms
+
+    def squared_norms(self) -> SquaredNorms:
+        """They are there."""
+        return self.squares
+
+    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+        """Whoever has the gradients adds them up."""
+        raise TypeError("squared norms alone have no sum")
+
+    @property
+    def arrays(self) -> tuple[jax.Array, ...]:
+        """Estimates and bounds."""
+        return self.squares
+
+    @property
+    def cut(self) -> Cut:
+        """Each device has those of its own examples."""
+        return Cut(("b", "b"))
+
+    def on_device(self, shards: Shards, arrays: Sequence[jax.Array]) -> Sequence[Kept]:
+        """Those of this device's examples."""
+        return [Known(self.leaves, SquaredNorms(*arrays))]
 
 
 def _axes(gradients: jax.Array) -> tuple[str, ...]:
