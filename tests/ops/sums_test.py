@@ -1,8 +1,8 @@
 """Norms and sums of per-example gradients that exist in memory."""
 
 import sys
-
 from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
