@@ -8,6 +8,7 @@ disappear fail loudly at import.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from jax.extend.core import primitives
 
 from bk_jax.sources import Frame, describe
 
+_JAX_FOLDER = os.path.join(os.path.dirname(jax.__file__), "")
 prims: Any = primitives
 Jaxpr = jex_core.Jaxpr
 ClosedJaxpr = jex_core.ClosedJaxpr
@@ -129,6 +131,13 @@ def _frames(traceback: Any) -> Iterator[Frame]:
         if internal.is_user_filename(code.co_filename):
             found = internal.raw_frame_to_frame(code, instruction)
             yield Frame(found.file_name, found.start_line, found.function_name)
+
+
+def is_of_jax(eqn: Any) -> bool:
+    """Whether the function of a `custom_jvp` or `custom_vjp` is JAX's own, such as `jax.nn.relu`."""
+    body, _ = split_closed(eqn.params["call_jaxpr"])
+    source = getattr(getattr(body, "debug_info", None), "func_src_info", None) or ""
+    return f" at {_JAX_FOLDER}" in source
 
 
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
