@@ -10,7 +10,6 @@ exponent is the growth of the private time from one row to the next: 1 is propor
 from __future__ import annotations
 
 import argparse
-import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -48,8 +47,7 @@ def private(task: many_leaves.Task) -> tuple[Callable[..., Any], tuple[Any, ...]
 def measure(function: Callable[..., Any], args: Sequence[Any], lowers: bool) -> Times:
     """One trace of a function that JAX has not seen yet."""
     start = time.process_time()
-    unseen = functools.partial(function)
-    traced = jax.jit(unseen).trace(*args)
+    traced = jax.jit(function).trace(*args)
     middle = time.process_time()
     if lowers:
         traced.lower()
@@ -69,7 +67,7 @@ def print_row(cells: Sequence[str]) -> None:
 
 
 def table(name: str, counts: Sequence[int], repeats: int, lowers: bool) -> None:
-    """One row for each number of leaves; "lower" comes on top of tracing, its ratio is of both."""
+    """One row for each number of leaves; the last ratio is that of tracing and lowering together."""
     before: tuple[int, float] | None = None
     for leaves in counts:
         ours = shortest(private, name, leaves, repeats, lowers)

@@ -116,17 +116,18 @@ def _warn_once() -> None:
     )
 
 
-def libraries() -> tuple[Library, Library]:
-    """What is known of both, for the CPU and for GPUs: what `call` depends on."""
-    return library(), cuda_library()
-
-
 def available(target: str) -> bool:
     """Whether a custom call can be used on the CPU; warns once when the library is missing."""
     found = library()
     if found.module is None and not found.switched_off:
         _warn_once()
     return target in found.targets
+
+
+def registered(target: str) -> tuple[str, ...]:
+    """The platforms where a custom call can be used."""
+    usable = {"cpu": available(target), "cuda": target in cuda_library().targets}
+    return tuple(platform for platform, is_usable in usable.items() if is_usable)
 
 
 def call(
@@ -145,32 +146,30 @@ def call(
     `shapes` are the shapes in which the custom call takes operands, if not in their own: those in which
     XLA's dots and convolutions read them, because XLA may compute an array again for another shape.
     """
-    taken = dict(shapes or {})
-    results = tuple(results)
-    platforms: list[tuple[str, int]] = []
-    if available(target):
-        platforms.append(("cpu", 0))
-    if target in cuda_library().targets:
-        types = [(x.dtype.name, taken.get(i, x.shape)) for i, x in enumerate(operands)]
-        platforms.append(("cuda", _workspace_bytes(target, types, results, attributes)))
     operands = tuple(vary_together(operands))
+    platforms = registered(target)
     if not platforms:
         return tuple(twin(*operands, **attributes))
-    own = tuple((i, operands[i].shape) for i in taken)
-    shared, named = tuple((aliases or {}).items()), tuple(attributes.items())
-    form = Form(target, results, shared, own, tuple(platforms), twin, named)
+    taken = shapes or {}
     given = [x.reshape(taken[i]) if i in taken else x for i, x in enumerate(operands)]
+    form = Form(
+        target,
+        tuple(results),
+        aliases=tuple((aliases or {}).items()),
+        shapes=tuple((i, operands[i].shape) for i in taken),
+        platforms=tuple((name, 0) for name in platforms),
+        twin=twin,
+        attributes=tuple(attributes.items()),
+    )
+    if "cuda" in platforms:
+        sized = dict(form.platforms) | {"cuda": _workspace_bytes(form, given)}
+        form = form._replace(platforms=tuple(sized.items()))
     return custom_call(form, given)
 
 
-def _workspace_bytes(
-    target: str,
-    operand_types: Sequence[tuple[str, tuple[int, ...]]],
-    results: Sequence[jax.ShapeDtypeStruct],
-    attributes: Mapping[str, Any],
-) -> int:
+def _workspace_bytes(form: Form, operands: Sequence[jax.Array]) -> int:
     """Bytes that the call has on a GPU as an additional result; 0: it has none."""
     module = cuda_library().module
     assert module is not None
-    result_types = [(x.dtype.name, x.shape) for x in results]
-    return int(module.workspace_bytes(target, operand_types, result_types, dict(attributes)))
+    given, made = ([(x.dtype.name, x.shape) for x in arrays] for arrays in (operands, form.results))
+    return int(module.workspace_bytes(form.target, given, made, dict(form.attributes)))

@@ -137,3 +137,31 @@ def test_handlers_name_operation_and_operand():
     for target, results, operands, attributes, message in cases:
         with pytest.raises(jax.errors.JaxRuntimeError, match=message):
             jax.block_until_ready(jax.ffi.ffi_call(target, results)(*operands, **attributes))
+
+
+@pytest.mark.native
+def test_a_call_is_one_equation_that_vmap_and_op_by_op_make_a_conditional():
+    """The results are the same in all three, and those of the twin."""
+    a, g = np.float32([[[[1, 2]]], [[[3, 4]]]]), np.float32([[[[3]]], [[[1]]]])
+    expected = np.float32([45, 25])
+    equations = [eqn.primitive.name for eqn in jax.make_jaxpr(ops.ghost_norm)(a, g).eqns]
+    assert equations.count("ffi_call") == 1
+    assert "cond" not in equations
+    assert (ops.ghost_norm(a, g).estimate == expected).all()
+    assert (jax.jit(ops.ghost_norm)(a, g).estimate == expected).all()
+    for axes in [(0, 0), (None, 0)]:
+        left = np.stack([a, a]) if axes[0] == 0 else a
+        many = jax.vmap(ops.ghost_norm, axes)(left, np.stack([g, 2 * g]))
+        assert (many.estimate == np.stack([expected, 4 * expected])).all()
+
+
+@pytest.mark.native
+def test_calls_that_differ_in_attributes_share_their_types(monkeypatch):
+    from bk_jax import _custom_call
+
+    def step(x):
+        return [ops.gaussian(x, KEY, 1.0, stream=stream) for stream in range(9)]
+
+    _custom_call._result_types.cache_clear()
+    jax.make_jaxpr(step)(np.ones(3, np.float32))
+    assert _custom_call._result_types.cache_info().misses == 1

@@ -11,7 +11,7 @@ from bk_jax.ops.numerics import accumulation_dtype, common_dtype
 from bk_jax.repeated import repeated
 
 
-@repeated(state=_native.libraries)
+@repeated(state=lambda: _native.registered("bk_clipped_gemm"))
 def clipped_gemm(
     lhs: jax.Array, factor: jax.Array, rhs: jax.Array, initial: jax.Array | None = None
 ) -> jax.Array:

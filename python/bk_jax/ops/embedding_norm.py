@@ -12,7 +12,7 @@ from bk_jax.ops.sum_of_squares import sum_of_squares
 from bk_jax.repeated import repeated
 
 
-@repeated(state=_native.libraries)
+@repeated(state=lambda: _native.registered("bk_embedding_norm"))
 def embedding_norm(ids: jax.Array, g: jax.Array) -> SquaredNorms:
     """Squared norms `[B]` of the table's gradients; rows with a negative id do not count.
 

@@ -23,7 +23,7 @@ from bk_jax.ops.numerics import (
 from bk_jax.repeated import repeated
 
 
-@repeated(state=_native.libraries)
+@repeated(state=lambda: _native.registered("bk_ghost_norm"))
 def ghost_norm(a: jax.Array, g: jax.Array) -> SquaredNorms:
     """Squared norms `[B]` of the gradients of a dense layer.
 
