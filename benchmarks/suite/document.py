@@ -32,9 +32,9 @@ the same loss) and is divided by their mean; a ratio is the median over so many 
 than training without privacy. The interval is a bootstrap of 95 %; below 6 turns it is the range of all
 turns, which is less certain. The row A/A divides the plain step by itself: differences of its size mean
 nothing. Methods are bk_jax's implementations of what the paper compares
-([methods](../python/bk_jax/methods.py)), so `opacus` is that algorithm, not that library. All clip; only
-"with noise" adds noise. Where methods choose alike for every layer of a model they are the same program,
-measured once; `a` = `b` says so.
+([methods](../python/bk_jax/planning/methods.py)), so `opacus` is that algorithm, not that library.
+All clip; only "with noise" adds noise. Where methods choose alike for every layer of a model they are
+the same program, measured once; `a` = `b` says so.
 
 "temp" is XLA's temporary memory; "peak" adds parameters, batch and gradients; "resident" is the
 process's largest resident memory in one step, which also holds what other steps left behind. A step
