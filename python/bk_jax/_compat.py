@@ -33,14 +33,28 @@ define_prng_impl = jex_random.define_prng_impl
 
 def _primitive(name: str) -> Any:
     """A primitive that the stable list lacks, from where it is defined; `None` if JAX has none."""
-    from jax._src import callback, custom_batching, ffi, shard_map
+    from jax._src import ad_checkpoint, callback, custom_batching, ffi, shard_map
     from jax._src import core as core_internal
     from jax._src.lax import lax as lax_internal
     from jax._src.lax import slicing as slicing_internal
+    from jax._src.lax import special, windowed_reductions
 
-    others = (callback, custom_batching, ffi, shard_map)
+    others = (
+        callback,
+        custom_batching,
+        ffi,
+        shard_map,
+        special,
+        windowed_reductions,
+        ad_checkpoint,
+    )
     homes = (prims, lax_internal, slicing_internal, core_internal, *others)
     return next((getattr(home, name) for home in homes if hasattr(home, name)), None)
+
+
+def primitive(name: str) -> Any:
+    """The primitive that jaxprs print under this name; `None` if this version of JAX has none."""
+    return _primitive({"add_any": "add_jaxvals"}.get(name, name) + "_p")
 
 
 split_p = _primitive("split_p")
@@ -115,6 +129,19 @@ def bind(eqn: Any, operands: Sequence[Any]) -> list[Any]:
     else:
         out = eqn.primitive.bind(*operands, **bound)
     return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def is_placed(eqn: Any) -> bool:
+    """Whether a `jit` says on which devices its operands or results are."""
+    given = (*eqn.params["in_shardings"], *eqn.params["out_shardings"])
+    return any(type(sharding).__name__ != "UnspecifiedValue" for sharding in given)
+
+
+def split_scan(eqn: Any, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """The operands of a `scan`: constants, what is carried, and what is scanned over."""
+    consts, carry = eqn.params["num_consts"], eqn.params["num_carry"]
+    rest = operands[consts:]
+    return list(operands[:consts]), list(rest[:carry]), list(rest[carry:])
 
 
 def source_line(eqn: Any) -> str:

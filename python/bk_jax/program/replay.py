@@ -19,7 +19,6 @@ from bk_jax import _compat
 from bk_jax._compat import prims
 from bk_jax.program.sites import Path
 from bk_jax.repeated import RepeatedEquations
-from bk_jax.sharding.constraints import constrain, sharding_constraint_p
 
 Extras = Mapping[Path, Any]
 Book = dict[Path, Any]
@@ -71,8 +70,6 @@ class Replay:
                     enter = repeats.function(index, enter, self._kind_below(eqn, here, own))
                     outs, records = enter(operands, list(own.values()))
                     book.update(zip(own, records, strict=True))
-                elif eqn.primitive is sharding_constraint_p:
-                    outs = [constrain(eqn, operands[0])]
                 else:
                     bind = repeats.function(index, functools.partial(_compat.bind, eqn))
                     outs = bind(operands)

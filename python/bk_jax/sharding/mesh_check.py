@@ -20,7 +20,7 @@ def check_mesh(*trees: Any) -> None:
         return
     for tree in trees:
         for number, leaf in enumerate(jax.tree_util.tree_leaves(tree)):
-            if axes := _explicit_axes(leaf):
+            if axes := explicit_axes(leaf):
                 raise ValueError(
                     f"argument {leaf_names(tree)[number]!r} is spread over a mesh with explicit axes "
                     f"{axes}, and no mesh is set where the private gradient is called. Call the step "
@@ -29,7 +29,8 @@ def check_mesh(*trees: Any) -> None:
                 )
 
 
-def _explicit_axes(leaf: Any) -> tuple[str, ...]:
+def explicit_axes(leaf: Any) -> tuple[str, ...]:
+    """The explicit axes of the mesh that an array is on; its type says how they cut it."""
     if not isinstance(leaf, jax.Array):
         return ()
     sharding = getattr(jax.typeof(leaf), "sharding", None)

@@ -3,14 +3,14 @@
     loss_fn -> trace -> sites -> plan -> book (one vjp: a and g of each site)
             -> norms (B squared norms) -> clip (B factors) -> sums
 
-Only taps are differentiated, under one `vmap` of one `vjp`; the parameters are constants, so the
-gradients that clipping would throw away are never formed.
+Only taps are differentiated; the parameters are constants, so the gradients that clipping would throw
+away are never formed.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -20,12 +20,10 @@ import jax.numpy as jnp
 from bk_jax.clip import Clipping
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
 from bk_jax.planning.plan import Plan
-from bk_jax.program.book import evaluate, tap_type
+from bk_jax.program.backward import Backward
 from bk_jax.program.replay import Book
-from bk_jax.program.sites import Path, Site
 from bk_jax.program.trace import Traced
 from bk_jax.sharding.manual import NOT_MANUAL, Manual
-from bk_jax.sharding.varying import vary
 from bk_jax.summing.blocks import Kept, Tapped, keep, together
 from bk_jax.summing.norms import Measured, norms_by_group
 
@@ -62,14 +60,15 @@ class _Pass(NamedTuple):
 
 def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array) -> ClippedSum:
     """The sum of clipped gradients over a batch; `examples` are the example arrays, batched."""
-    first = _back_propagate(task, examples, None)
+    size = is_padding.shape[0]
+    first = _back_propagate(task, examples, size)
     factors, norms = _clip(task, first, is_padding)
     sums: dict[int, jax.Array] = {}
     for group in range(len(task.clipping.clip_norms)):
         factor = factors[:, group]
         if task.second_backward:
             power, rest = _split_power(factor)
-            again = _back_propagate(task, examples, power)
+            again = _back_propagate(task, examples, size, power)
             _add_sums(task, again, group, rest, sums)
         else:
             _add_sums(task, first, group, factor, sums)
@@ -92,36 +91,14 @@ def _split_power(factor: jax.Array) -> tuple[jax.Array, jax.Array]:
     return power, factor / power
 
 
-def _back_propagate(task: Task, examples: Sequence[jax.Array], weights: jax.Array | None) -> _Pass:
+def _back_propagate(
+    task: Task, examples: Sequence[jax.Array], size: int, weights: jax.Array | None = None
+) -> _Pass:
     """One forward and backward pass; each example's loss is multiplied by its weight, if given."""
-    sites, plan = task.plan.sites(), task.plan
-
-    def one_example(weight: jax.Array | None, *example: jax.Array) -> Any:
-        def loss(taps: Any, tapped: dict[int, jax.Array]) -> Any:
-            leaves = [tapped.get(leaf, array) for leaf, array in enumerate(task.arrays)]
-            (value, *aux), book = evaluate(task.traced.jaxpr, [*leaves, *example], taps, sites)
-            return value, (aux, book)
-
-        tapped = {leaf: task.arrays[leaf] for leaf in plan.tapped}
-        value, pullback, (aux, book) = jax.vjp(loss, _zero_taps(sites), tapped, has_aux=True)
-        seed = jnp.ones_like(value) if weight is None else weight.astype(value.dtype)
-        return value, aux, book, pullback(seed)
-
-    over = (None if weights is None else 0, *[0] * len(examples))
-    batched = jax.vmap(one_example, in_axes=over)
-    losses, aux, book, (taps, leaf_gradients) = batched(weights, *examples)
-    tapped: list[Kept] = [Tapped((leaf,), each) for leaf, each in leaf_gradients.items()]
-    return _Pass(losses, aux, _keep(task, book, taps), tapped)
-
-
-def _zero_taps(sites: Mapping[Path, Site]) -> dict[Path, jax.Array]:
-    """A tap for every site; those of one type are one array."""
-    types = {path: (tap_type(site), site.varying) for path, site in sites.items()}
-    zeros = {
-        kind: vary(jnp.zeros(kind[0].shape, kind[0].dtype), kind[1])
-        for kind in dict.fromkeys(types.values())
-    }
-    return {path: zeros[kind] for path, kind in types.items()}
+    backward = Backward(task.traced, task.plan.sites(), tuple(task.plan.tapped))
+    found = backward(task.arrays, examples, size, weights)
+    tapped: list[Kept] = [Tapped((leaf,), each) for leaf, each in found.leaves.items()]
+    return _Pass(found.losses, found.aux, _keep(task, found.book, found.taps), tapped)
 
 
 def _scope_name(task: Task, step: str, leaves: Iterable[int]) -> str:

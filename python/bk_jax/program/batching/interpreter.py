@@ -1,0 +1,105 @@
+"""The interpreter: one example's program, evaluated for all examples with the batch where it stands.
+
+Each equation that has to do with the examples goes to the rule of its primitive; where a rule has
+nothing to say, the equation alone goes through JAX's own batching, on an extra axis. Both give what
+`jax.vmap` gives; only the place of the axis differs, and with it what XLA makes of the program: the
+batch is where the plain step has it.
+
+The program is differentiated before it is batched, not after, so custom derivatives are equations
+like any other by then, and there is nothing more to differentiate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from bk_jax import _compat
+from bk_jax.program.batching import devices, elementwise, indexing, products, reductions, shapes
+from bk_jax.program.batching.scopes import SCOPES
+from bk_jax.program.batching.value import Place, Value, at, settled
+
+Rule = Callable[[Any, Sequence[Value], int], "list[Value] | None"]
+EXTRA = Place(0, extra=True)
+
+
+class Fallback(NamedTuple):
+    """An equation that went through JAX's own batching."""
+
+    primitive: str
+    source: str
+
+
+@dataclasses.dataclass
+class Batching:
+    """Evaluates jaxprs of one example for `size` examples.
+
+    Attributes:
+      size: the number of examples.
+      fallbacks: the equations that no rule batched in place.
+    """
+
+    size: int
+    fallbacks: list[Fallback] = dataclasses.field(default_factory=list)
+    calls: dict[Any, Any] = dataclasses.field(default_factory=dict)
+
+    def evaluate(self, closed_jaxpr: Any, inputs: Sequence[Value]) -> list[Value]:
+        """The outputs of a closed jaxpr."""
+        jaxpr, consts = _compat.split_closed(closed_jaxpr)
+        env = {v: Value(c) for v, c in zip(jaxpr.constvars, consts, strict=True)}
+        env.update(zip(jaxpr.invars, inputs, strict=True))
+
+        def read(atom: Any) -> Value:
+            return Value(atom.val) if _compat.is_literal(atom) else env[atom]
+
+        for eqn in jaxpr.eqns:
+            with _compat.equation_context(eqn):
+                outs = self.equation(eqn, [read(v) for v in eqn.invars])
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def equation(self, eqn: Any, operands: Sequence[Value]) -> list[Value]:
+        """One equation, by the first way that is open to it."""
+        if not any(operand.is_batched for operand in operands):
+            return [Value(out) for out in _compat.bind(eqn, [v.array for v in operands])]
+        enter = SCOPES.get(eqn.primitive)
+        outs = enter(self, eqn, operands) if enter else None
+        rule = RULES.get(eqn.primitive)
+        outs = rule(eqn, operands, self.size) if rule else outs
+        return self.by_jax(eqn, operands) if outs is None else outs
+
+    def by_jax(self, eqn: Any, operands: Sequence[Value]) -> list[Value]:
+        """One equation by JAX's own rule, on an extra axis."""
+        self.fallbacks.append(Fallback(str(eqn.primitive), _compat.source_line(eqn)))
+        outs = self._by_vmap(lambda *arrays: _compat.bind(eqn, arrays), operands)
+        return [settled(out) for out in outs]
+
+    def by_vmap(self, closed_jaxpr: Any, inputs: Sequence[Value]) -> list[Value]:
+        """The outputs of a closed jaxpr by `jax.vmap`, whose rules know axes that types are cut by."""
+        self.fallbacks.append(Fallback("all", "a mesh with explicit axes"))
+        return self._by_vmap(_compat.jaxpr_as_fun(closed_jaxpr), inputs)
+
+    def _by_vmap(self, function: Any, operands: Sequence[Value]) -> list[Value]:
+        given = [_with_extra_axis(value, self.size) for value in operands]
+        axes = [None if v.place.axis is None else int(v.place.axis) for v in given]
+        outs = jax.vmap(function, in_axes=axes)(*(v.array for v in given))
+        return [Value(out, EXTRA) for out in outs]
+
+
+def _with_extra_axis(value: Value, size: int) -> Value:
+    """An axis that has grown is an extra one in front of an axis of size 1."""
+    return value if value.grown is None else at(value, Place(value.grown, extra=True), size)
+
+
+def _table() -> dict[Any, Rule]:
+    named: dict[str, Rule] = dict.fromkeys(elementwise.NAMES, elementwise.elementwise)
+    for module in (shapes, reductions, products, indexing, devices):
+        named.update(module.RULES)
+    found = ((_compat.primitive(name), rule) for name, rule in named.items())
+    return {primitive: rule for primitive, rule in found if primitive is not None}
+
+
+RULES = _table()
