@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from bk_jax import validate
 from bk_jax.clip import Clipping, ClippingFunction, make_clipping
+from bk_jax.fitting import largest_fitting
 from bk_jax.noise import add_noise
 from bk_jax.planning.explain import Explanation, make_explanation
 from bk_jax.planning.methods import Method, get_method
@@ -20,6 +21,7 @@ from bk_jax.planning.plan import Plan, make_plan
 from bk_jax.planning.routes import force_routes
 from bk_jax.program.call import Call, read_call, trace_call
 from bk_jax.program.derivatives import refuse_derivatives
+from bk_jax.program.plain import plain_value_and_grad
 from bk_jax.program.sites import find_sites
 from bk_jax.program.trace import Parameters, Signature, Traced, arrays_of, merge_arrays
 from bk_jax.relations import CHANGED, relation_name
@@ -66,7 +68,8 @@ def dp_value_and_grad(
     shared_argnames: str | Sequence[str] = (),
     method: str = "auto",
     routes: Mapping[str, str] | None = None,
-    microbatch_size: int | None = None,
+    microbatch_size: int | str | None = None,
+    memory_limit: int | float | None = None,
     return_stats: bool = False,
     dtype: Any = None,
 ) -> DPValueAndGrad:
@@ -116,7 +119,12 @@ def dp_value_and_grad(
       routes: forces the route of parameters, as a mapping from patterns of their paths to `"ghost"`,
         `"fused"`, `"store"`, `"sparse"` or `"leaf"`, for example `{"*/kernel": "ghost"}`.
       microbatch_size: computes the sum in a scan over this many examples at a time, for batches that
-        do not fit otherwise. The result is the same.
+        do not fit otherwise. The result is the same. `"auto"`: the largest that fits into
+        `memory_limit`, or into the device's memory, by XLA's analysis of the compiled step.
+      memory_limit: the temporary memory that the gradient may take: a whole number of bytes, or a
+        float, which is a share of what the plain step takes (`0.7`). Implies
+        `microbatch_size="auto"`: the largest number of examples at a time that stays below it, found
+        by compiling a step of each size that is tried. Without it, time is what counts.
       return_stats: whether to return `Stats` as a last element.
       dtype: dtype of the returned gradient; default: that of the parameter.
 
@@ -152,6 +160,7 @@ def dp_value_and_grad(
     validate.clipping(clipping)
     validate.normalize_by(normalize_by)
     validate.microbatch_size(microbatch_size)
+    validate.memory_limit(memory_limit, microbatch_size)
     validate.gradient_dtype(dtype)
     clip_norms = jax.tree_util.tree_leaves(l2_clip_norm)
     validate.clip_norms(clip_norms, clipping)
@@ -166,7 +175,8 @@ def dp_value_and_grad(
         clipping=clipping,
         method=get_method(method),
         routes=dict(routes or {}),
-        microbatch_size=microbatch_size,
+        microbatch_size=microbatch_size if memory_limit is None else "auto",
+        memory_limit=memory_limit,
         return_stats=return_stats,
         dtype=dtype,
     )
@@ -228,9 +238,11 @@ class DPValueAndGrad:
     clipping: Any
     method: Method
     routes: Mapping[str, str]
-    microbatch_size: int | None
+    microbatch_size: int | str | None
+    memory_limit: int | float | None
     return_stats: bool
     dtype: Any
+    fitting: dict[Any, int] = dataclasses.field(default_factory=dict, repr=False)
 
     def __call__(
         self, *args: Any, key: Any = None, is_padding_example: Any = None, **kwargs: Any
@@ -305,7 +317,7 @@ class DPValueAndGrad:
         arrays = [jnp.asarray(array) for array in parameters.trainable_arrays()]
         twice = self.method.second_backward and traced.is_surely_linear
         task = Task(traced, plan, clipping, twice, arrays, manual)
-        size = 1 if self.method.loop else self.microbatch_size
+        size = 1 if self.method.loop else self._microbatch(call)
         if size is None or size >= call.size:
             result = clipped_sum(task, call.examples, is_padding)
         else:
@@ -317,6 +329,30 @@ class DPValueAndGrad:
             jax.tree_util.tree_unflatten(traced.aux_treedef, result.aux),
             make_stats(result, is_padding, manual),
         )
+
+    def _microbatch(self, call: Call) -> int | None:
+        """How many examples are taken at a time; `None`: all of them."""
+        if not isinstance(self.microbatch_size, str):
+            return self.microbatch_size
+        arrays = arrays_of((call.args, dict(call.kwargs)))
+        types = tuple(map(jax.typeof, arrays))
+        if types not in self.fitting:
+            self.fitting[types] = self._fit(call, arrays)
+        return self.fitting[types]
+
+    def _fit(self, call: Call, arrays: Sequence[Any]) -> int:
+        """The largest microbatch that the memory allows."""
+
+        def private(size: int, *arrays: Any) -> Any:
+            args, kwargs = merge_arrays((call.args, dict(call.kwargs)), arrays)
+            fixed = dataclasses.replace(self, microbatch_size=size, memory_limit=None)
+            return fixed.clipped_sums(*args, **kwargs)
+
+        def plain(*arrays: Any) -> Any:
+            args, kwargs = merge_arrays((call.args, dict(call.kwargs)), arrays)
+            return plain_value_and_grad(self.loss_fn, self.signature, args, **kwargs)
+
+        return largest_fitting(private, plain, arrays, call.size, self.memory_limit)
 
     def _release(self, sums: Any, key: Any, like: Any, manual: Manual) -> Any:
         leaves, treedef = jax.tree_util.tree_flatten(sums)

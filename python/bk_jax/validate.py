@@ -121,10 +121,28 @@ def gradient_dtype(value: Any) -> None:
 
 
 def microbatch_size(value: Any) -> None:
-    """`microbatch_size` must be a positive whole number."""
-    if value is not None and (not isinstance(value, int) or value < 1):
+    """`microbatch_size` must be a positive whole number, or "auto"."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if value is not None and value != "auto" and not whole:
         raise ValueError(
-            f"microbatch_size must be a whole number of at least 1 or None, got {value!r}."
+            'microbatch_size must be a whole number of at least 1, "auto" (the largest that '
+            f"memory_limit allows) or None, got {value!r}."
+        )
+
+
+def memory_limit(value: Any, microbatch_size: Any) -> None:
+    """`memory_limit` is a number of bytes or a share, and decides how many examples are taken."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(
+            "memory_limit must be a positive number: a whole number of bytes, or a float, which is a "
+            f"share of the plain step's temporary memory (0.7); got {value!r}."
+        )
+    if isinstance(microbatch_size, int):
+        raise ValueError(
+            f"memory_limit={value!r} chooses microbatch_size, and microbatch_size={microbatch_size} "
+            'is given. Leave one of them out, or pass microbatch_size="auto".'
         )
 
 

@@ -21,7 +21,7 @@ LAYERS = (
     ("clip", "noise"),
     ("program",),
     ("planning",),
-    ("summing",),
+    ("summing", "fitting"),
     ("api",),
     ("privacy", "peft", "overhead"),
     ("sampling", "audit"),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from bk_jax import random
 from bk_jax.api import DPValueAndGrad, dp_value_and_grad
@@ -16,6 +15,7 @@ from bk_jax.overhead import timing
 from bk_jax.overhead.attribution import Program, make_rows, read_program
 from bk_jax.overhead.report import StepMemory, Tax
 from bk_jax.overhead.seconds import Profile
+from bk_jax.program.plain import plain_value_and_grad
 from bk_jax.program.trace import Signature, arrays_of, flatten_parameters, merge_arrays
 
 REFUSED = ("return_stats",)
@@ -190,21 +190,9 @@ def plain_step(
     loss_fn: Callable[..., Any], signature: Signature, args: Sequence[Any], name: str
 ) -> Step:
     """The value and the gradients of the mean loss, by `jax.value_and_grad`."""
-    mean_loss = loss_fn if signature.keep_batch_dim else _mean(loss_fn, signature)
 
     def step(arrays: list[Any]) -> Any:
-        given = merge_arrays(args, arrays)
-        parameters = flatten_parameters(given, signature.argnums)
-
-        def loss(trainable: list[Any]) -> Any:
-            call_args = list(given)
-            merged = parameters.treedef.unflatten(parameters.merge(trainable))
-            for argnum, value in zip(signature.argnums, merged, strict=True):
-                call_args[argnum] = value
-            return mean_loss(*call_args)
-
-        trainable = parameters.trainable_arrays()
-        return jax.value_and_grad(loss, has_aux=signature.has_aux)(trainable)
+        return plain_value_and_grad(loss_fn, signature, merge_arrays(args, arrays))
 
     return _compile(step, name, arrays_of(args))
 
@@ -218,27 +206,3 @@ def _compile(step: Callable[..., Any], name: str, *args: Any) -> Step:
     args = jax.device_put(args)
     compiled = jax.jit(step).lower(*args).compile()
     return Step(compiled, lambda: compiled(*args))
-
-
-def _mean(loss_fn: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
-    """The mean of a loss that sees a bare example."""
-    batched = (*signature.batch_argnums, *_numbers(signature.prng_argnum))
-
-    def mean_loss(*args: Any) -> Any:
-        def one(*example: Any) -> Any:
-            call_args = list(args)
-            for argnum, value in zip(batched, example, strict=True):
-                call_args[argnum] = value
-            return loss_fn(*call_args)
-
-        examples = [args[i] for i in signature.batch_argnums]
-        size = jax.tree_util.tree_leaves(examples)[0].shape[0]
-        keys = [jax.random.split(args[i], size) for i in _numbers(signature.prng_argnum)]
-        out = jax.vmap(one)(*examples, *keys)
-        return (jnp.mean(out[0]), out[1]) if signature.has_aux else jnp.mean(out)
-
-    return mean_loss
-
-
-def _numbers(number: int | None) -> tuple[int, ...]:
-    return () if number is None else (number,)
