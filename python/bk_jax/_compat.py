@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend import core as jex_core
 from jax.extend import random as jex_random
 from jax.extend import source_info_util
@@ -109,6 +110,12 @@ def transformations() -> int | None:
 def is_literal(atom: Any) -> bool:
     """Whether an equation operand is an inline constant rather than a variable."""
     return isinstance(atom, Literal)
+
+
+def constant(literal: Any) -> Any:
+    """The value of an inline constant, as an array; some are numbers of Python that know their type."""
+    value = literal.val
+    return value if hasattr(value, "shape") else np.asarray(value, literal.aval.dtype)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ from bk_jax.planning.explain import Explanation, make_explanation
 from bk_jax.planning.methods import Method, get_method
 from bk_jax.planning.plan import Plan, make_plan
 from bk_jax.planning.routes import force_routes
+from bk_jax.program.backward import Backward
+from bk_jax.program.batching import Batching
 from bk_jax.program.call import Call, read_call, trace_call
 from bk_jax.program.derivatives import refuse_derivatives
 from bk_jax.program.plain import plain_value_and_grad
@@ -386,7 +388,11 @@ class DPValueAndGrad:
         def prepare(arrays: Any, kwargs: Any) -> None:
             call = read_call(self.loss_fn, self.signature, merge_arrays(args, arrays), kwargs)
             traced, plan = self._plan(call, self._clipping(call.parameters))
-            explanations.append(make_explanation(traced, plan, call.size))
+            batching = Batching(call.size)
+            backward = Backward(traced, plan.sites(), tuple(plan.tapped))
+            backward.batched(batching, call.parameters.trainable_arrays(), call.examples)
+            found = make_explanation(traced, plan, call.size, batching.fallbacks)
+            explanations.append(found)
 
         jax.eval_shape(prepare, arrays_of(args), kwargs)
         return explanations[0]

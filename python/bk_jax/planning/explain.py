@@ -15,6 +15,7 @@ from bk_jax.planning.explain_table import Cells, html_table, narrow_table, wide_
 from bk_jax.planning.flops import count_flops
 from bk_jax.planning.plan import Block, Plan
 from bk_jax.planning.routes import ALLOWED
+from bk_jax.program.batching import Fallback
 from bk_jax.program.trace import Leaf, Traced
 
 EXPENSIVE_LEAF_BYTES = 1 << 18  # a tapped leaf of this size per example is worth a warning
@@ -49,6 +50,7 @@ class Explanation:
     extra_flops: int
     extra_bytes: int
     warnings: tuple[str, ...]
+    fallbacks: tuple[str, ...] = ()  # equations whose batch is not where the plain step has it
 
     @property
     def flops_ratio(self) -> float:
@@ -84,7 +86,9 @@ class Explanation:
             f"{_si(self.extra_flops)}flop more with it ({self.flops_ratio:.3f}x), "
             f"{_si(self.extra_bytes)}B more kept"
         )
-        return [total, *(f"warning: {text}" for text in self.warnings)]
+        moved = f"batched by JAX's own rules, the rest in place: {', '.join(self.fallbacks)}"
+        warnings = (f"warning: {text}" for text in self.warnings)
+        return [total, *([moved] if self.fallbacks else []), *warnings]
 
     def _repr_html_(self) -> str:
         return html_table(self._cells(), self._closing())
@@ -113,7 +117,9 @@ def _si(value: float) -> str:
     return f"{value / 1000**power:.3g} {'kMGTP'[power - 1] if power else ''}"
 
 
-def make_explanation(traced: Traced, plan: Plan, batch_size: int) -> Explanation:
+def make_explanation(
+    traced: Traced, plan: Plan, batch_size: int, fallbacks: Sequence[Fallback] = ()
+) -> Explanation:
     """Describes a plan; an ordinary step has three times the flops of the traced forward pass."""
     ordinary = 3 * count_flops(traced.jaxpr) * batch_size
     blocks_of: dict[int, list[Block]] = {}
@@ -133,7 +139,8 @@ def make_explanation(traced: Traced, plan: Plan, batch_size: int) -> Explanation
         for row in unpriced
     )
     extra_bytes = sum(row.extra_bytes.get(row.route, 0) for row in rows)
-    return Explanation(batch_size, rows, ordinary, extra, extra_bytes, _warnings(rows))
+    named = tuple(f"{f.primitive} at {f.source}" for f in dict.fromkeys(fallbacks))
+    return Explanation(batch_size, rows, ordinary, extra, extra_bytes, _warnings(rows), named)
 
 
 def _block_row(leaves: Sequence[Leaf], index: int, block: Block, batch_size: int) -> Row:

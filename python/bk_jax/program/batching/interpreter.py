@@ -53,7 +53,7 @@ class Batching:
         env.update(zip(jaxpr.invars, inputs, strict=True))
 
         def read(atom: Any) -> Value:
-            return Value(atom.val) if _compat.is_literal(atom) else env[atom]
+            return Value(_compat.constant(atom)) if _compat.is_literal(atom) else env[atom]
 
         for eqn in jaxpr.eqns:
             with _compat.equation_context(eqn):
