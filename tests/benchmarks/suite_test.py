@@ -2,26 +2,29 @@
 
 import dataclasses
 import json
+import subprocess
 import sys
 from pathlib import Path
 
-import child
-import comparisons
-import document
-import gate
-import largest
-import losses
-import plots
 import pytest
-import readings
-import run
-import step_models
-import worker
-from comparisons import Comparison
-from resident import peak_while
-from store import Store
 from support.process import run_python
 
+from benchmarks.ops.resident import peak_while
+from benchmarks.steps import step_models
+from benchmarks.suite import (
+    child,
+    comparisons,
+    document,
+    gate,
+    largest,
+    losses,
+    plots,
+    readings,
+    run,
+    worker,
+)
+from benchmarks.suite.comparisons import Comparison
+from benchmarks.suite.store import Store
 from bk_jax.overhead import timing
 from bk_jax.planning.methods import METHODS
 
@@ -268,6 +271,18 @@ def test_the_largest_batch_of_a_step_comes_from_its_peak(monkeypatch):
 
 
 # --- processes and files ---
+
+
+def test_a_comparison_runs_in_a_process_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    result = child.run(dataclasses.replace(TINY, kind="memory"), tmp_path)
+    assert list(result["steps"]) == ["plain", "auto"]
+
+
+def test_programs_of_other_frameworks_find_what_they_share(tmp_path):
+    environment = child.environment(dataclasses.replace(TINY, kind="torch"))
+    shared = "import benchmarks.ops.resident, benchmarks.suite.comparisons, bk_jax.overhead.timing"
+    subprocess.run([sys.executable, "-c", shared], env=environment, cwd=tmp_path, check=True)
 
 
 def test_a_process_that_fails_is_a_result_with_its_last_words(monkeypatch, tmp_path):
