@@ -9,19 +9,16 @@ losses are free to use it.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import hypothesis
 import jax
 import jax.numpy as jnp
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("support")
 
-from support.quick import compile_quickly  # noqa: E402  (after the path)
+from support.quick import compile_quickly  # noqa: E402  (with rewritten asserts)
 
 compile_quickly()
 jax.config.update("jax_check_tracer_leaks", True)

@@ -12,19 +12,15 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 import bk_jax
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
-import step_models
+from benchmarks.steps import step_models
 
 # Largest batch and examples per second in the paper's table "GPT max throughput".
 PRINTED = {

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from machine import describe
-from report import HEADER, show
 
+from benchmarks.ops.machine import describe
+from benchmarks.ops.report import HEADER, show
 from bk_jax import ops
 
 

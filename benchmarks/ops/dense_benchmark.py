@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from machine import describe, xla_gemm
 
+from benchmarks.ops.machine import describe, xla_gemm
 from bk_jax import _native, ops
 from bk_jax.overhead.timing import Clock, Timing, compare
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from machine import describe
 
 import bk_jax
+from benchmarks.ops.machine import describe
 from bk_jax.overhead.timing import compare
 
 

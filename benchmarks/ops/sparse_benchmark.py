@@ -17,9 +17,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from machine import describe
-from report import HEADER, show
 
+from benchmarks.ops.machine import describe
+from benchmarks.ops.report import HEADER, show
 from bk_jax import ops
 from bk_jax.ops.clipped_scatter import clipped_scatter_twin
 from bk_jax.ops.embedding_norm import embedding_norm_twin

@@ -1,7 +1,7 @@
 """The paper's tables of complexity, computed from the layer tables in configs/models.
 
-    python benchmarks/paper/complexity_tables.py --table 8 --model gpt2
-    python benchmarks/paper/complexity_tables.py --into docs/complexity.md
+    python -m benchmarks.paper.complexity_tables --table 8 --model gpt2
+    python -m benchmarks.paper.complexity_tables --into docs/complexity.md
 
 Prints Markdown: what the paper prints beside what its formulas give for the layers. Tables: 2 and 5
 methods, 3 modules, 4 layer by layer, 7 parameters, 8 whole models, 10 norms of whole models (numbered
@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from complexity import layers
-from complexity.formula_tables import table_3, table_5
-from complexity.from_explain import explain_table
-from complexity.number_tables import package_table, table_4, table_7, table_8, table_10
+from benchmarks.paper.complexity import layers
+from benchmarks.paper.complexity.formula_tables import table_3, table_5
+from benchmarks.paper.complexity.from_explain import explain_table
+from benchmarks.paper.complexity.number_tables import (
+    package_table,
+    table_4,
+    table_7,
+    table_8,
+    table_10,
+)
 
 TABLES = {"2": table_5, "3": table_3, "4": table_4, "5": table_5, "7": table_7, "8": table_8,
           "10": table_10, "package": package_table, "explain": explain_table}  # fmt: skip

@@ -16,22 +16,17 @@ import json
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax_privacy
 import optax
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "suite"))
-import step_models
-from comparisons import Comparison, from_dict
-from compiled import trace_program
-from worker import describe_compiled, time_all
-
 import bk_jax
+from benchmarks.steps import step_models
+from benchmarks.steps.compiled import trace_program
+from benchmarks.suite.comparisons import Comparison, from_dict
+from benchmarks.suite.worker import describe_compiled, time_all
 
 R = 1.0  # clip norm
 Loss = Callable[..., Any]

@@ -15,7 +15,6 @@ import json
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -25,13 +24,9 @@ from opacus.optimizers import DPOptimizer
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "suite"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
-from comparisons import Comparison, as_result, from_dict
-from resident import peak_while
-from torch_models import MODELS, Task
-
+from benchmarks.ops.resident import peak_while
+from benchmarks.peers.torch_models import MODELS, Task
+from benchmarks.suite.comparisons import Comparison, as_result, from_dict
 from bk_jax.overhead.timing import compare_all  # which does without JAX
 
 R = 1.0  # clip norm

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from step_models import Task
 
 import bk_jax
+from benchmarks.steps.step_models import Task
 from bk_jax.planning.methods import METHODS
 
 # In the order of the paper, the slowest first; ours last.

@@ -11,15 +11,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import jax
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
-import compiled
-import machine
-import step_models
-
+from benchmarks.ops import machine
+from benchmarks.steps import compiled, step_models
 from bk_jax.overhead.timing import compare
 
 Step = compiled.Compiled

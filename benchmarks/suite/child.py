@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from comparisons import Comparison
+from benchmarks.suite.comparisons import Comparison
 
-BENCHMARKS = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = {"jax": ".venv-peers-jax", "torch": ".venv-peers-torch"}
 
 
@@ -19,17 +19,16 @@ def command(comparison: Comparison, workspace: Path) -> list[str]:
     """The interpreter of the comparison's kind, and its program."""
     if comparison.kind in ENVIRONMENTS:
         python = workspace / ENVIRONMENTS[comparison.kind] / "bin" / "python"
-        return [str(python), str(BENCHMARKS / "peers" / f"{comparison.kind}_worker.py")]
-    return [sys.executable, str(BENCHMARKS / "suite" / "worker.py")]
+        return [str(python), "-m", f"benchmarks.peers.{comparison.kind}_worker"]
+    return [sys.executable, "-m", "benchmarks.suite.worker"]
 
 
 def environment(comparison: Comparison) -> dict[str, str]:
-    """bk_jax is found where this process found it; other frameworks see nothing of ours."""
+    """Modules are found where this process found them; other frameworks see our sources alone."""
     paths = [path for path in sys.path if "site-packages" not in path and "lib/python" not in path]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     if comparison.kind == "torch":
-        del variables["PYTHONPATH"]
-    return variables
+        paths = [str(ROOT), str(ROOT / "python")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def run(comparison: Comparison, workspace: Path) -> dict[str, Any]:

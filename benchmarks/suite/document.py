@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import overview
-import plots
-from losses import losses
-from readings import (
+from benchmarks.suite import overview, plots
+from benchmarks.suite.losses import losses
+from benchmarks.suite.readings import (
     OURS,
     Result,
     figures,
@@ -18,7 +17,7 @@ from readings import (
     timed,
     title_of,
 )
-from tables import figure_table, largest_table, step_table
+from benchmarks.suite.tables import figure_table, largest_table, step_table
 
 OPENING = """# Measured
 

@@ -18,13 +18,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "paper"))
-
-import child
-from comparisons import Comparison, read
-from readings import noise_floor, timed
-
+from benchmarks.suite import child
+from benchmarks.suite.comparisons import Comparison, read
+from benchmarks.suite.readings import noise_floor, timed
 from bk_jax import _native
 
 WORKSPACE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", Path(__file__).resolve().parents[2]))

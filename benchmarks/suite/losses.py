@@ -11,7 +11,7 @@ Noise is compared with the plain step alone: the others add none. In figures onl
 
 from __future__ import annotations
 
-from readings import Result, label, noise_floor, over_plain, timed, title_of
+from benchmarks.suite.readings import Result, label, noise_floor, over_plain, timed, title_of
 
 MEMORY = 0.02
 COMPILING = 2.0

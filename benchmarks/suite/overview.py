@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plots import STYLE, plt
-from readings import Result, over_plain, timed, title_of
+from benchmarks.suite.plots import STYLE, plt
+from benchmarks.suite.readings import Result, over_plain, timed, title_of
 
 WIDTH, ROW, EDGE = 9.0, 0.42, 1.5  # inches
 TITLES = {"seconds": "time of a step / not private", "peak": "peak memory / not private"}

@@ -10,7 +10,8 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator, NullLocator
-from readings import Result, examples_per_second, timed, x_of
+
+from benchmarks.suite.readings import Result, examples_per_second, timed, x_of
 
 # Color, line and marker of a step; ours are red.
 STYLE = {

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from machine import describe
+from benchmarks.ops.machine import describe
 
 FLAGS = ("XLA_FLAGS", "BK_JAX_ISA", "BK_JAX_NATIVE", "OMP_NUM_THREADS")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from store import Result
+from benchmarks.suite.store import Result
 
 Step = dict[str, Any]
 LABELS = {"plain": "not private", "noise": "auto, with noise"}

@@ -12,19 +12,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "paper"))
-
-import child
-import document
-from comparisons import Comparison, read, scaled
-from progress import Progress
-from provenance import provenance
-from store import Result, Store
+from benchmarks.suite import child, document
+from benchmarks.suite.comparisons import Comparison, read, scaled
+from benchmarks.suite.progress import Progress
+from benchmarks.suite.provenance import provenance
+from benchmarks.suite.store import Result, Store
 
 PROFILES = ("quick", "full", "peers")  # what a report is made of
 WORKSPACE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", Path(__file__).resolve().parents[2]))

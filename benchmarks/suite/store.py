@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from comparisons import Comparison, from_dict
+from benchmarks.suite.comparisons import Comparison, from_dict
 
 Result = dict[str, Any]
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from complexity.markdown import markdown
-from readings import Result, Step, examples_per_second, label, over_plain, timed, x_of
+from benchmarks.paper.complexity.markdown import markdown
+from benchmarks.suite.readings import (
+    Result,
+    Step,
+    examples_per_second,
+    label,
+    over_plain,
+    timed,
+    x_of,
+)
 
 STEP_HEADER = [
     "step", "s/step", "examples/s", "time / plain", "interval", "temp, MB", "peak, MB",

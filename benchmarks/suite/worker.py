@@ -15,16 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ops"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "steps"))
-
 import jax
-import step_models
-from comparisons import Comparison, as_result, from_dict
-from compiled import Compiled, trace_step
-from largest import largest_batch
-from resident import peak_while
 
+from benchmarks.ops.resident import peak_while
+from benchmarks.steps import step_models
+from benchmarks.steps.compiled import Compiled, trace_step
+from benchmarks.suite.comparisons import Comparison, as_result, from_dict
+from benchmarks.suite.largest import largest_batch
 from bk_jax.overhead.timing import compare_all
 
 SHARE = 0.7  # of the memory that is free: what a step may need

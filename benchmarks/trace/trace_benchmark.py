@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import many_leaves
 
 import bk_jax
+from benchmarks.trace import many_leaves
 
 HEADER = ("model", "leaves", "plain", "private", "ratio", "exponent", "lower", "private", "ratio")
 WIDTHS = (12, 6, 7, 7, 5, 8, 7, 7, 5)

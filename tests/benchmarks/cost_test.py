@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from complexity import from_explain, layers, modules
-from complexity.layers import Layer, Model
-from complexity.package_cost import choose, layer_cost, model_cost
-from step_models.beit import relative_positions
 
 import bk_jax
+from benchmarks.paper.complexity import from_explain, layers, modules
+from benchmarks.paper.complexity.layers import Layer, Model
+from benchmarks.paper.complexity.package_cost import choose, layer_cost, model_cost
+from benchmarks.steps.step_models.beit import relative_positions
 from bk_jax import _native
 from bk_jax.planning.flops import count_flops
 from bk_jax.planning.methods import METHODS

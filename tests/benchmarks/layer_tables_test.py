@@ -1,9 +1,9 @@
 """The layer tables in configs/models: they can be read, and hold what the models hold."""
 
 import pytest
-from complexity import compared, layers, printed
 
 import layer_tables
+from benchmarks.paper.complexity import compared, layers, printed
 
 # All parameters, as timm, torchvision and Transformers count them.
 TOTALS = {

@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import complexity_tables
 import numpy as np
 import pytest
-from complexity import compared, layers, modules, printed
+
+from benchmarks.paper import complexity_tables
+from benchmarks.paper.complexity import compared, layers, modules, printed
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "complexity.md"
@@ -234,9 +235,9 @@ def test_the_document_holds_the_tables_of_today():
 
 
 def test_the_command_prints_one_model():
-    command = [sys.executable, ROOT / "benchmarks/paper/complexity_tables.py"]
+    command = [sys.executable, "-m", "benchmarks.paper.complexity_tables"]
     command += ["--table", "8", "--model", "gpt2"]
-    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    run = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     assert "| gpt2 T=100 | 7.7e12 / 7.75e12 |" in run.stdout
     assert "should be 9.9e13" in run.stdout
     assert "gpt2-medium" not in run.stdout

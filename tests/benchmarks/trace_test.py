@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import many_leaves
 import pytest
-import trace_benchmark
 
 import bk_jax
+from benchmarks.trace import many_leaves, trace_benchmark
 
 PACKAGE = str(Path(bk_jax.__file__).parent)
 FEW = 500  # bytecodes that a file may take more, whatever the number of parameters

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 import study
-import vit
+from parts import vit
 from support import studies
 
 from bk_jax import sampling
@@ -165,7 +165,7 @@ def test_shipped_configurations_are_understood(path):
     options, sizes, _ = images.read_model(table)
     assert (settings.epsilon, settings.delta) == (3.0, 1e-5)
     assert path.stem == f"images_{options.kind}"
-    assert type(sizes).__module__ == options.kind
+    assert type(sizes).__module__ == f"parts.{options.kind}"
 
 
 def test_unknown_networks_are_refused_with_those_that_there_are():

@@ -8,15 +8,13 @@ import math
 import textwrap
 from pathlib import Path
 
-import gpt
 import jax
 import language_model
 import numpy as np
 import optax
-import pretraining
 import pytest
 import study
-import texts
+from parts import gpt, pretraining, texts
 
 import bk_jax
 from bk_jax import sampling

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import jax
 import numpy as np
 import optax
 import pytest
+import study
+import text
+from parts import bert, reviews
 from support import studies
 
 from bk_jax import clipped_value_and_grad, sampling
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "text"))
-import bert
-import reviews
-import study
-import text
 
 ROOT = Path(__file__).parents[2]
 SIZES = bert.Sizes(layers=1, width=16, hidden=24, heads=2, vocabulary=40, positions=12)

@@ -8,14 +8,11 @@ import shutil
 import stat
 
 import pytest
-from support.ledgers import record_of
+from support.ledgers import PLAN, record_of
 
 from bk_jax import privacy
 from bk_jax.privacy.place import Place
 
-PLAN = privacy.PrivacyPlan(
-    num_examples=1000, batch_size=100, steps=5, delta=1e-5, noise_multiplier=4, pld_interval=1e-3
-)
 COPY = "is a copy of a ledger that was written as"
 
 

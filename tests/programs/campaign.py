@@ -1,6 +1,6 @@
 """Many random programs, each against `vmap` of `grad` in float64; prints those that disagree.
 
-    python tests/programs/campaign.py --count 5000
+    cd tests && python -m programs.campaign --count 5000
 
 Program number n is always the same one. Chunks run in processes of their own, so that a crash of the
 compiler costs one chunk and names the program that did it. Ends with the number of programs and exits
@@ -17,19 +17,14 @@ import time
 import traceback
 from pathlib import Path
 
+from support.quick import compile_quickly
+
 CHUNK = 50
-# Programs run once: what counts is the time to compile them.
-XLA_FLAGS = " ".join([
-    "--xla_backend_optimization_level=0",
-    "--xla_cpu_parallel_codegen_split_count=1",
-    "--xla_llvm_disable_expensive_passes=true",
-    "--xla_cpu_use_fusion_emitters=false",
-])  # fmt: skip
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def check_programs(first: int, count: int) -> None:
     """One line per program, in this process: `n ok`, or `n FAILED` and what is known of it."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     import jax
 
     from programs.generator import program_of_seed
@@ -48,9 +43,12 @@ def check_programs(first: int, count: int) -> None:
 
 def run_chunk(first: int, count: int) -> tuple[int, str]:
     """The number of programs that agreed, and the output about those that did not."""
-    command = [sys.executable, __file__, "--first", str(first), "--count", str(count), "--here"]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": XLA_FLAGS}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "programs.campaign", "--here"]
+    command += ["--first", str(first), "--count", str(count)]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        command, cwd=TESTS, env=environment, capture_output=True, text=True, check=False
+    )
     good = sum(line.endswith(" ok") for line in done.stdout.splitlines())
     if done.returncode == 0:
         return good, "" if good == count else done.stdout
@@ -66,6 +64,7 @@ def main() -> None:
     if arguments.here:
         check_programs(arguments.first, arguments.count)
         return
+    compile_quickly()
     good, start = 0, time.monotonic()
     for tried in range(0, arguments.count, CHUNK):
         size = min(CHUNK, arguments.count - tried)

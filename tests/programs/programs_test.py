@@ -1,6 +1,6 @@
 """Random programs against `vmap` of `grad`, in float64.
 
-A few here; `python tests/programs/campaign.py --count 5000` tries thousands.
+A few here; `cd tests && python -m programs.campaign --count 5000` tries thousands.
 """
 
 from hypothesis import given, settings

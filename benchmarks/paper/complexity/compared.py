@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from complexity import layers, printed
-from complexity.layers import Layer, Model
-from complexity.modules import ghost_is_smaller
-from complexity.printed import Cell
+from benchmarks.paper.complexity import layers, printed
+from benchmarks.paper.complexity.layers import Layer, Model
+from benchmarks.paper.complexity.modules import ghost_is_smaller
+from benchmarks.paper.complexity.printed import Cell
 
 METHODS = ("bk", "non_private", "ghost_clip", "opacus")
 

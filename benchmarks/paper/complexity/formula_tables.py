@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.paper.complexity import modules, printed
+from benchmarks.paper.complexity.layers import Layer, Model
+from benchmarks.paper.complexity.markdown import markdown
+from benchmarks.paper.complexity.package_cost import model_cost
 from bk_jax.planning.methods import METHODS
-from complexity import modules, printed
-from complexity.layers import Layer, Model
-from complexity.markdown import markdown
-from complexity.package_cost import model_cost
 
 EXAMPLE = {"d": 768, "p": 3072}  # of GPT2-small
 LENGTHS = (100, 1000)

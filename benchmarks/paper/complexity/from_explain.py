@@ -6,16 +6,12 @@ The models are those of benchmarks/steps; their parameters are shapes here, so t
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import bk_jax
-from complexity import layers, printed
-from complexity.markdown import markdown
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "steps"))
-import step_models
+from benchmarks.paper.complexity import layers, printed
+from benchmarks.paper.complexity.markdown import markdown
+from benchmarks.steps import step_models
 
 LINEAR = ("dense", "conv", "lookup", "tied")
 NAMES = {  # of the layer table, and of the traced model

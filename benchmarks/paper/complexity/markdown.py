@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from complexity import printed
-from complexity.printed import Cell
+from benchmarks.paper.complexity import printed
+from benchmarks.paper.complexity.printed import Cell
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from complexity.layers import Layer
+from benchmarks.paper.complexity.layers import Layer
 
 Terms = Mapping[str, int]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from benchmarks.paper.complexity import compared, layers, modules, printed
+from benchmarks.paper.complexity.layers import Layer
+from benchmarks.paper.complexity.markdown import by_row, markdown, notes, of_model, pair
+from benchmarks.paper.complexity.package_cost import choose, model_cost
+from benchmarks.paper.complexity.printed import Cell
 from bk_jax.planning.methods import METHODS
-from complexity import compared, layers, modules, printed
-from complexity.layers import Layer
-from complexity.markdown import by_row, markdown, notes, of_model, pair
-from complexity.package_cost import choose, model_cost
-from complexity.printed import Cell
 
 TITLES = {name: row["title"] for name, row in printed.read("methods")["methods"].items()}
 SHOWN = ("opacus", "fast_grad_clip", "ghost_clip", "bk", "mix_ghost_clip", "bk_mix_ghost_clip",

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 from jax import lax
 
+from benchmarks.paper.complexity.layers import Layer, Model
 from bk_jax.planning.cost import LayerCost, gram_cost
 from bk_jax.planning.methods import METHODS, Method
 from bk_jax.program.rules import conv
-from complexity.layers import Layer, Model
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ import tomllib
 from functools import cache
 from typing import Any
 
-from complexity.layers import CONFIGS
+from benchmarks.paper.complexity.layers import CONFIGS
 
 FOLDER = CONFIGS / "paper"
 NUMBER = re.compile(r"(\d+)(?:\.(\d+))?(?:e(\d+))?(M|%)?")

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from step_models.beit import beit
-from step_models.convolutional import resnet18, resnet50, vgg11
-from step_models.parts import Task, Weights
-from step_models.perceptrons import mlp
-from step_models.transformers import gpt2, roberta, vit
+from benchmarks.steps.step_models.beit import beit
+from benchmarks.steps.step_models.convolutional import resnet18, resnet50, vgg11
+from benchmarks.steps.step_models.parts import Task, Weights
+from benchmarks.steps.step_models.perceptrons import mlp
+from benchmarks.steps.step_models.transformers import gpt2, roberta, vit
 
 MODELS: dict[str, Callable[..., Task]] = {
     "mlp": mlp,

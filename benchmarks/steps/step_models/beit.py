@@ -12,8 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from step_models.parts import Params, Task, Weights, cross_entropy, dense, layer_norm
-from step_models.transformers import heads_of, patches
+from benchmarks.steps.step_models.parts import (
+    Params,
+    Task,
+    Weights,
+    cross_entropy,
+    dense,
+    layer_norm,
+)
+from benchmarks.steps.step_models.transformers import heads_of, patches
 
 
 def relative_positions(side: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from step_models.parts import Params, Task, Weights, cross_entropy, dense
+from benchmarks.steps.step_models.parts import Params, Task, Weights, cross_entropy, dense
 
 
 def _conv(p: Params, x: jax.Array, stride: int = 1) -> jax.Array:

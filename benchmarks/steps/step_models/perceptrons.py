@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from step_models.parts import Params, Task, Weights, cross_entropy, dense
+from benchmarks.steps.step_models.parts import Params, Task, Weights, cross_entropy, dense
 
 
 def mlp(

@@ -9,7 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from step_models.parts import Params, Task, Weights, cross_entropy, dense, layer_norm
+from benchmarks.steps.step_models.parts import (
+    Params,
+    Task,
+    Weights,
+    cross_entropy,
+    dense,
+    layer_norm,
+)
 
 
 def block_params(w: Weights, d: int) -> Params:

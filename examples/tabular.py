@@ -1,25 +1,21 @@
 """A table, learned privately: malignant or benign, from 30 measurements of cells.
 
-python examples/tabular/tabular.py --config configs/tabular.toml
+python examples/tabular.py --config configs/tabular.toml
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import study
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import study
 
 Tree = Any
 

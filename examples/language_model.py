@@ -1,24 +1,20 @@
 """A small GPT, trained on public text and fine-tuned privately on another one.
 
-python examples/language_model/language_model.py --config configs/language_model.toml
+python examples/language_model.py --config configs/language_model.toml
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import gpt
 import jax
 import numpy as np
 import optax
-import texts
-from pretraining import Pretraining, pretrained
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 import study
+from parts import gpt, texts
+from parts.pretraining import Pretraining, pretrained
 
 from bk_jax import peft
 

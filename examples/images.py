@@ -1,7 +1,7 @@
 """Pictures of clothes, learned privately by a convolutional network or a vision transformer.
 
-python examples/images/images.py --config configs/images_cnn.toml
-python examples/images/images.py --config configs/images_vit.toml
+python examples/images.py --config configs/images_cnn.toml
+python examples/images.py --config configs/images_vit.toml
 """
 
 from __future__ import annotations
@@ -10,21 +10,17 @@ import dataclasses
 import gzip
 import math
 import struct
-import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cnn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import vit
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 import study
+from parts import cnn, vit
 
 Tree = Any
 PACKAGE = "dataset-fashion-mnist"

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import gpt
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+
+from parts import gpt
 
 Tree = Any
 

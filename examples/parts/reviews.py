@@ -7,9 +7,10 @@ import importlib.resources
 from collections.abc import Sequence
 from typing import Any
 
-import bert
 import numpy as np
 import tokenizers
+
+from parts import bert
 
 Tree = Any
 

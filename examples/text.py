@@ -1,6 +1,6 @@
 """A pretrained transformer learns privately whether a sentence praises a film.
 
-python examples/text/text.py --config configs/text_lora.toml
+python examples/text.py --config configs/text_lora.toml
 
 The file says which part of the encoder is trained, beside the new head: all of it (text_full.toml),
 low-rank updates (text_lora.toml) or the biases (text_bias.toml).
@@ -8,22 +8,17 @@ low-rank updates (text_lora.toml) or the biases (text_bias.toml).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import study
+from parts import bert, reviews
 
 from bk_jax import peft
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import bert
-import reviews
-import study
 
 Tree = Any
 Logits = Callable[[Tree, Tree, jax.Array], jax.Array]
