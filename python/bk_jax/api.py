@@ -98,7 +98,7 @@ def dp_value_and_grad(
     Args:
       loss_fn: the loss of ONE example. It sees a batch whose leading axis has size 1
         (`keep_batch_dim=True`: ordinary batched model code works unchanged) or the bare example
-        (`False`). The batch is formed with `vmap`, so one example cannot influence another's
+        (`False`). Examples are computed side by side, as under `vmap`: one cannot influence another's
         gradient; a BatchNorm in training mode sees one example.
       argnums: the argument(s) to differentiate, as in `jax.value_and_grad`.
       has_aux: whether `loss_fn` returns `(loss, aux)`; aux comes back stacked per example.

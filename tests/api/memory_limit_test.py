@@ -102,11 +102,6 @@ def test_what_is_no_limit(limit):
         bk_jax.clipped_value_and_grad(loss, memory_limit=limit)
 
 
-def test_a_limit_beside_a_size():
-    with pytest.raises(ValueError, match="Leave one of them out"):
-        bk_jax.clipped_value_and_grad(loss, memory_limit=0.5, microbatch_size=2)
-
-
 def test_several_devices(monkeypatch):
     monkeypatch.setattr(fitting, "many_devices", lambda: True)
     with pytest.raises(ValueError, match="go by the memory of one device"):

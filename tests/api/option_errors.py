@@ -79,14 +79,26 @@ OPTION_ERRORS = {
         "normalize_by must be a positive constant such as the expected batch size, got inf.",
         make(normalize_by=np.inf),
     ),
+    "no limit of memory": (
+        ValueError,
+        "memory_limit must be a positive number: a whole number of bytes, or a float",
+        make(memory_limit=0),
+    ),
+    "a limit of memory and a microbatch": (
+        ValueError,
+        "memory_limit=0.5 chooses microbatch_size, and microbatch_size=2 is given.",
+        make(memory_limit=0.5, microbatch_size=2),
+    ),
     "microbatch of zero": (
         ValueError,
-        "microbatch_size must be a whole number of at least 1 or None, got 0.",
+        'microbatch_size must be a whole number of at least 1, "auto" (the largest that memory_limit '
+        "allows) or None, got 0.",
         make(microbatch_size=0),
     ),
     "microbatch of half": (
         ValueError,
-        "microbatch_size must be a whole number of at least 1 or None, got 0.5.",
+        'microbatch_size must be a whole number of at least 1, "auto" (the largest that memory_limit '
+        "allows) or None, got 0.5.",
         make(microbatch_size=0.5),
     ),
     "unknown method": (

@@ -7,6 +7,7 @@ import pytest
 
 import bk_jax
 from bk_jax import _compat, repeated
+from bk_jax.program.backward import Backward
 from bk_jax.program.replay import Replay
 from transform.steps import count_up
 
@@ -59,13 +60,21 @@ def test_an_equation_that_repeats_is_evaluated_once_per_kind(monkeypatch):
     seen = []
     bind = _compat.bind
 
-    def watched(eqn, operands):
-        if _compat.transformations():  # while it is differentiated, before it is batched
-            seen.append(eqn)
-        return bind(eqn, operands)
+    monkeypatch.setattr(
+        _compat, "bind", lambda eqn, operands: seen.append(eqn) or bind(eqn, operands)
+    )
+    counts = []
+    batched = Backward.batched
 
-    monkeypatch.setattr(_compat, "bind", watched)
+    def count(*args):
+        """While it is differentiated, before it is batched."""
+        found = args[0]._one_example(args[2], args[3], False)
+        counts.append(len(seen))
+        return found and batched(*args)
+
+    monkeypatch.setattr(Backward, "batched", count)
     traced()
+    seen = seen[: counts[0]]
     tanh = [eqn for eqn in seen if eqn.primitive is _compat.prims.tanh_p]
     assert len(tanh) == 2  # of the layers, and of the tables, which is one of its kind
 

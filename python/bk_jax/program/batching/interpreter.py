@@ -40,11 +40,14 @@ class Batching:
     Attributes:
       size: the number of examples.
       fallbacks: the equations that no rule batched in place.
+      calls: programs that are called several times, batched once.
+      around: the equations whose programs are being evaluated, outermost first.
     """
 
     size: int
     fallbacks: list[Fallback] = dataclasses.field(default_factory=list)
     calls: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    around: list[Any] = dataclasses.field(default_factory=list)
 
     def evaluate(self, closed_jaxpr: Any, inputs: Sequence[Value]) -> list[Value]:
         """The outputs of a closed jaxpr."""
@@ -65,15 +68,26 @@ class Batching:
         """One equation, by the first way that is open to it."""
         if not any(operand.is_batched for operand in operands):
             return [Value(out) for out in _compat.bind(eqn, [v.array for v in operands])]
-        enter = SCOPES.get(eqn.primitive)
-        outs = enter(self, eqn, operands) if enter else None
-        rule = RULES.get(eqn.primitive)
-        outs = rule(eqn, operands, self.size) if rule else outs
+        outs = self._entered(eqn, operands)
+        if outs is None and eqn.primitive in RULES:
+            outs = RULES[eqn.primitive](eqn, operands, self.size)
         return self.by_jax(eqn, operands) if outs is None else outs
+
+    def _entered(self, eqn: Any, operands: Sequence[Value]) -> list[Value] | None:
+        """The results of an equation with a program inside that can be entered."""
+        enter = SCOPES.get(eqn.primitive)
+        if enter is None:
+            return None
+        self.around.append(eqn)
+        try:
+            return enter(self, eqn, operands)
+        finally:
+            self.around.pop()
 
     def by_jax(self, eqn: Any, operands: Sequence[Value]) -> list[Value]:
         """One equation by JAX's own rule, on an extra axis."""
-        self.fallbacks.append(Fallback(str(eqn.primitive), _compat.source_line(eqn)))
+        lines = (_compat.source_line(each) for each in (eqn, *reversed(self.around)))
+        self.fallbacks.append(Fallback(str(eqn.primitive), next(filter(None, lines), "")))
         outs = self._by_vmap(lambda *arrays: _compat.bind(eqn, arrays), operands)
         return [settled(out) for out in outs]
 
