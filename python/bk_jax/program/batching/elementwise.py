@@ -46,8 +46,8 @@ def common_place(operands: Sequence[Value], shape: Sequence[int]) -> Place:
 
 def _keeps_rank(eqn: Any, operands: Sequence[Value]) -> bool:
     """Bits seen as another type may be a longer or a shorter row; keys are none of our business."""
-    rank = len(eqn.outvars[0].aval.shape)
-    return all(len(operand.shape) in (0, rank) for operand in operands)
+    rank, ranks = len(eqn.outvars[0].aval.shape), {len(operand.shape) for operand in operands}
+    return rank in ranks and ranks <= {0, rank}
 
 
 def _aligned(operand: Value, place: Place, shape: Sequence[int], size: int) -> Any:
