@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from batching.same import B, EXTRA, Given, Place, Result, batched, placed, same
+from batching.same import EXTRA, B, Given, Place, Result, batched, placed, same
 from bk_jax import _compat
 from bk_jax.program.batching.elementwise import NAMES
 
@@ -26,19 +26,25 @@ places = pytest.mark.parametrize(("shape", "place"), PLACES, ids=str)
 
 @places
 def test_both_operands_at_one_place(shape, place):
-    assert same(lambda x, y: jnp.abs(x) * y, Given(shape, place), Given(shape, place)) == Result([place])
+    assert same(lambda x, y: jnp.abs(x) * y, Given(shape, place), Given(shape, place)) == Result(
+        [place]
+    )
 
 
 @places
 def test_an_operand_that_is_shared(shape, place):
-    assert same(lambda x, y: (x + y, y - x), Given(shape, place), Given(shape)) == Result([place, place])
+    assert same(lambda x, y: (x + y, y - x), Given(shape, place), Given(shape)) == Result(
+        [place, place]
+    )
 
 
 @places
 def test_scalars(shape, place):
     """A number, a scalar that is shared and one of each example."""
     scalars = [Given(()), Given((), EXTRA)]
-    assert same(lambda x, y, z: (2 * x, x + y, z - x), Given(shape, place), *scalars) == Result([place] * 3)
+    assert same(lambda x, y, z: (2 * x, x + y, z - x), Given(shape, place), *scalars) == Result(
+        [place] * 3
+    )
 
 
 @places
@@ -59,7 +65,9 @@ def test_clamp(shape, place):
 @pytest.mark.parametrize("scalar", [False, True])
 def test_select(shape, place, scalar):
     which = Given(() if scalar else shape, EXTRA if scalar else place, np.int32, 0, 3)
-    assert same(lax.select_n, which, Given(shape, place), Given(shape), Given(shape, place)) == Result([place])
+    assert same(
+        lax.select_n, which, Given(shape, place), Given(shape), Given(shape, place)
+    ) == Result([place])
 
 
 @pytest.mark.parametrize("one", [0, 1, 2])
@@ -81,9 +89,13 @@ def test_extra_axes_at_different_positions():
 def test_an_axis_of_size_1_that_is_broadcast():
     """What `vmap` inside a loss writes: (1, 3) with (4, 3)."""
     add = lax.add_p.bind
-    assert same(lambda x, y: add(x, y), Given((1, 3), Place(0)), Given((4, 3))) == Result([Place(0, extra=True)])
-    assert same(lambda x, y: add(x, y), Given((1, 3), Place(0)), Given((4, 3), Place(1, True))) == Result([Place(0, extra=True)])
-    assert same(lambda x, y: add(y, x), Given((1, 1), Place(0)), Given((4, 1), Place(1))) == Result([Place(1)])
+    assert same(add, Given((1, 3), Place(0)), Given((4, 3))) == Result([Place(0, extra=True)])
+    assert same(add, Given((1, 3), Place(0)), Given((4, 3), Place(1, extra=True))) == Result(
+        [Place(0, extra=True)]
+    )
+    assert same(lambda x, y: add(y, x), Given((1, 1), Place(0)), Given((4, 1), Place(1))) == Result(
+        [Place(1)]
+    )
 
 
 UNARY = """abs acos acosh asin asinh atan atanh bessel_i0e bessel_i1e cbrt ceil cos cosh digamma erf
@@ -141,7 +153,9 @@ def test_functions_that_compile_slowly_keep_their_place():
     assert batching.fallbacks == []
 
 
-@pytest.mark.parametrize("given", [Given((2, 1), Place(1), np.float64), Given((), EXTRA, np.float64)])
+@pytest.mark.parametrize(
+    "given", [Given((2, 1), Place(1), np.float64), Given((), EXTRA, np.float64)]
+)
 def test_bits_seen_as_a_longer_row(x64, given):
     """A number of 64 bits is a row of two numbers of 32."""
     result = same(lambda x: lax.bitcast_convert_type(x, jnp.uint32), given)

@@ -153,9 +153,7 @@ def test_convolutions(name):
         rank = len(image) - 2
         options = {"lhs_dilation": (2,) * rank, "feature_group_count": groups}
         steps, padding = (1,) * (rank - 1) + (2,), [(1, 0)] * rank
-        return lax.conv_general_dilated(
-            x, w, steps, padding, dimension_numbers=layout, **options
-        )
+        return lax.conv_general_dilated(x, w, steps, padding, dimension_numbers=layout, **options)
 
     given = [Given(image, Place(before)), Given(kernel)]
     assert same(function, *given) == Result([Place(after)])

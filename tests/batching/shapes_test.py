@@ -46,7 +46,12 @@ IN_PLACE = {
     "broadcast: a scalar, no axis of size 1": ((), EXTRA, lambda x: jnp.full((2, 3), x), EXTRA),
     "reshape: behind the axis": ((1, 6), Place(0), lambda x: x.reshape(1, 2, 3), Place(0)),
     "reshape: in front of the axis": ((6, 1), Place(1), lambda x: x.reshape(2, 3, 1), Place(2)),
-    "reshape: merged with what follows": ((2, 1, 3), Place(1), lambda x: x.reshape(2, 3), beside(1)),
+    "reshape: merged with what follows": (
+        (2, 1, 3),
+        Place(1),
+        lambda x: x.reshape(2, 3),
+        beside(1),
+    ),
     "reshape: all merged": ((1, 2, 3), Place(0), jnp.ravel, EXTRA),
     "reshape: examples last, merged": ((2, 3, 1), Place(2), jnp.ravel, beside(1)),
     "reshape: rows across the axis": ((2, 1, 3), Place(1), lambda x: x.reshape(3, 2), EXTRA),

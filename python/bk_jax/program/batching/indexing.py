@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bk_jax import _compat
+from bk_jax.program.batching import numbers
 from bk_jax.program.batching.shapes import rebind
-from bk_jax.program.batching.value import Place, Value, at, replaced
+from bk_jax.program.batching.value import ABSENT, Place, Value, at, replaced
 
 
 def dynamic_slice(eqn: Any, operands: Sequence[Value], size: int) -> list[Value] | None:
@@ -37,77 +38,83 @@ def dynamic_update_slice(eqn: Any, operands: Sequence[Value], size: int) -> list
 def gather(eqn: Any, operands: Sequence[Value], size: int) -> list[Value] | None:
     """Rows of a table for all examples, the same rows of each, or rows of each by its own indices."""
     table, indices = operands
-    axis = indices.grown
-    if not table.is_batched and axis is not None:
-        return _rows_of_table(eqn, table, indices, axis)
-    if table.grown is None:
+    axis = table.grown
+    if not table.is_batched and indices.grown is not None:
+        return _rows_of_table(eqn, table, indices, indices.grown)
+    if axis is None:
         return None
-    if not indices.is_batched:
-        return _same_rows(eqn, table, indices, table.grown, size)
-    return _own_rows(eqn, table, indices)
+    if (axis, indices.grown) in numbers.pairs(eqn).items():
+        return _own_rows(eqn, table, indices, axis, size)
+    if axis not in numbers.spanned(eqn) or eqn.params["slice_sizes"][axis] != 1:
+        return None
+    take = _rows_of_windows if indices.is_batched else _same_rows
+    return take(eqn, table, indices, axis, size)
 
 
 def _rows_of_table(eqn: Any, table: Value, indices: Value, axis: int) -> list[Value] | None:
-    numbers = eqn.params["dimension_numbers"]
-    if axis in numbers.start_indices_batching_dims or axis == len(indices.shape) - 1:
+    if axis in numbers.pairs(eqn).values() or axis == len(indices.shape) - 1:
         return None
-    (out,) = rebind(
-        eqn, [table.array, indices.array], indices_are_sorted=False, unique_indices=False
-    )
-    return [Value(out, Place(_index_position(eqn, axis)))]
+    arrays = [table.array, indices.array]
+    (out,) = rebind(eqn, arrays, indices_are_sorted=False, unique_indices=False)
+    return [Value(out, Place(numbers.of_indices(eqn, axis)))]
 
 
-def _same_rows(eqn: Any, table: Value, indices: Value, axis: int, size: int) -> list[Value] | None:
-    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
-    fixed = (numbers.collapsed_slice_dims, numbers.start_index_map, numbers.operand_batching_dims)
-    if any(axis in dims for dims in fixed) or sizes[axis] != 1:
-        return None
-    kept = [
-        i
-        for i in range(len(table.shape))
-        if i not in numbers.collapsed_slice_dims and i not in numbers.operand_batching_dims
-    ]
-    (out,) = rebind(eqn, [table.array, indices.array], slice_sizes=replaced(sizes, axis, size))
-    return [Value(out, Place(numbers.offset_dims[kept.index(axis)]))]
+def _same_rows(eqn: Any, table: Value, indices: Value, axis: int, size: int) -> list[Value]:
+    sizes = replaced(eqn.params["slice_sizes"], axis, size)
+    (out,) = rebind(eqn, [table.array, indices.array], slice_sizes=sizes)
+    return [Value(out, Place(numbers.spanned(eqn)[axis]))]
 
 
-def _own_rows(eqn: Any, table: Value, indices: Value) -> list[Value] | None:
-    numbers = eqn.params["dimension_numbers"]
-    pairs = zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
-    if (table.grown, indices.grown) not in tuple(pairs):
-        return None
-    (out,) = rebind(eqn, [table.array, indices.array], indices_are_sorted=False)
-    return [Value(out, Place(_index_position(eqn, indices.grown)))]
+def _own_rows(eqn: Any, table: Value, indices: Value, axis: int, size: int) -> list[Value]:
+    sizes = replaced(eqn.params["slice_sizes"], axis, min(size, 1))
+    arrays = [table.array, indices.array]
+    (out,) = rebind(eqn, arrays, indices_are_sorted=False, slice_sizes=sizes)
+    own = numbers.pairs(eqn)[axis]
+    return [Value(out, Place(numbers.of_indices(eqn, own)))]
 
 
-def _index_position(eqn: Any, axis: int | None) -> int:
-    """The axis of the result that an axis of the indices becomes."""
-    offsets = eqn.params["dimension_numbers"].offset_dims
-    rank = len(eqn.outvars[0].aval.shape)
-    assert axis is not None
-    return [i for i in range(rank) if i not in offsets][axis]
+def _rows_of_windows(eqn: Any, table: Value, indices: Value, axis: int, size: int) -> list[Value]:
+    """The axis of size 1 lies in every window, as that of `take_along_axis` does: it gets a pair."""
+    new, position = numbers.with_pair(eqn, axis)
+    sizes = replaced(eqn.params["slice_sizes"], axis, min(size, 1))
+    arrays = [table.array, at(indices, Place(position, extra=True), size).array]
+    changed = {"dimension_numbers": new, "slice_sizes": sizes, "indices_are_sorted": False}
+    (out,) = rebind(eqn, arrays, **changed)
+    return [Value(out, Place(numbers.spanned(eqn)[axis]))]
 
 
 def scatter(eqn: Any, operands: Sequence[Value], size: int) -> list[Value] | None:
-    """Each example's updates at its own indices, in its own part of the operand."""
+    """Each example's updates in its own part of the target, at its own indices or at shared ones."""
     target, indices, updates = operands
-    numbers = eqn.params["dimension_numbers"]
-    pairs = dict(
-        zip(numbers.scatter_indices_batching_dims, numbers.operand_batching_dims, strict=True)
-    )
-    axis = indices.grown
-    if axis is None or axis not in pairs or target.place.extra or updates.place.extra:
-        return None
-    windows = numbers.update_window_dims
-    rank = len(updates.shape)
-    update_axis = [i for i in range(rank) if i not in windows][axis]
-    arrays = [
-        at(target, Place(pairs[axis]), size).array,
-        indices.array,
-        at(updates, Place(update_axis), size).array,
-    ]
-    (out,) = rebind(eqn, arrays, indices_are_sorted=False)
-    return [Value(out, Place(pairs[axis]))]
+    for axis, own in numbers.pairs(eqn).items():
+        if indices.grown == own:
+            places = (Place(axis), indices.place, Place(numbers.of_indices(eqn, own)))
+            return _scattered(eqn, operands, places, size)
+    for axis, own in numbers.spanned(eqn).items():
+        is_there = target.grown == axis or updates.grown == own
+        if is_there and target.shape[axis] == updates.shape[own] == 1:
+            return _into_windows(eqn, operands, axis, own, size)
+    return None
+
+
+def _into_windows(
+    eqn: Any, operands: Sequence[Value], axis: int, own: int, size: int
+) -> list[Value]:
+    """The axis of size 1 lies in every update; where indices differ it gets a pair."""
+    if not operands[1].is_batched:
+        return _scattered(eqn, operands, (Place(axis), ABSENT, Place(own)), size)
+    new, position = numbers.with_pair(eqn, axis)
+    places = (Place(axis), Place(position, extra=True), Place(own))
+    return _scattered(eqn, operands, places, size, dimension_numbers=new)
+
+
+def _scattered(
+    eqn: Any, operands: Sequence[Value], places: Sequence[Place], size: int, **changed: Any
+) -> list[Value]:
+    pairs = zip(operands, places, strict=True)
+    arrays = [at(operand, place, size).array for operand, place in pairs]
+    (out,) = rebind(eqn, arrays, indices_are_sorted=False, **changed)
+    return [Value(out, places[0])]
 
 
 RULES = {
