@@ -26,9 +26,12 @@ def call(batching: Batching, eqn: Any, operands: Sequence[Value]) -> list[Value]
     if key not in batching.calls:
         run, found = _function(batching, jaxpr, places)
         run.__name__ = eqn.params["name"]
-        batching.calls[key] = (jax.jit(run, inline=eqn.params["inline"]), found, jaxpr)
-    run, found, _ = batching.calls[key]
+        batching.calls[key] = (jax.jit(run, inline=eqn.params["inline"]), found, [], jaxpr)
+    run, found, fallbacks, _ = batching.calls[key]
+    seen = len(batching.fallbacks)
     outs = run(*(operand.array for operand in operands))
+    fallbacks[:] = batching.fallbacks[seen:] or fallbacks  # those of its one trace count every time
+    batching.fallbacks[seen:] = fallbacks
     return [Value(out, place) for out, place in zip(outs, found, strict=True)]
 
 
