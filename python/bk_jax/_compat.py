@@ -37,13 +37,14 @@ def _primitive(name: str) -> Any:
     from jax._src import ad_checkpoint, callback, custom_batching, ffi, shard_map
     from jax._src import core as core_internal
     from jax._src.lax import lax as lax_internal
+    from jax._src.lax import parallel, special, windowed_reductions
     from jax._src.lax import slicing as slicing_internal
-    from jax._src.lax import special, windowed_reductions
 
     others = (
         callback,
         custom_batching,
         ffi,
+        parallel,
         shard_map,
         special,
         windowed_reductions,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bk_jax._compat import struct_like
 from bk_jax.program.batching import ABSENT, Batching, Place, Value
 
 B = 3
@@ -66,6 +67,11 @@ def in_front(array: np.ndarray, place: Place, size: int) -> np.ndarray:
     return array if place.extra else np.expand_dims(array, 1 + place.axis)
 
 
+def type_of_one(value: Value) -> jax.ShapeDtypeStruct:
+    """The type of one example's part, inside of a `shard_map` too."""
+    return struct_like(jax.ShapeDtypeStruct(value.shape, value.array.dtype), value.array)
+
+
 def batched(
     function: Callable[..., Any], places: Sequence[Place], size: int
 ) -> tuple[Callable[..., list[Any]], Batching, list[Place]]:
@@ -75,7 +81,7 @@ def batched(
 
     def run(*arrays: Any) -> list[Any]:
         values = [Value(array, place) for array, place in zip(arrays, places, strict=True)]
-        types = [jax.ShapeDtypeStruct(value.shape, value.array.dtype) for value in values]
+        types = [type_of_one(value) for value in values]
         outs = batching.evaluate(jax.make_jaxpr(function)(*types), values)
         found[:] = [out.place for out in outs]
         return [out.array for out in outs]
