@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from batching.same import EXTRA, Given, Place, Result, same
+from batching.same import EXTRA, Given, Place, Result, batched, same
 
 
 def product(contracted, batch):
@@ -203,3 +203,26 @@ def test_convolutions_of_groups_of_images_have_no_rule():
     function = lambda x, w: convolve(x, w, batch_group_count=2)  # noqa: E731
     result = same(function, Given((2, 5, 2), EXTRA), Given((3, 2, 4)))
     assert result.fallbacks == ("conv_general_dilated",)
+
+
+def own_kernels(x, w):
+    """A kernel of each example, and the gradients of both."""
+    out, pullback = jax.vjp(convolve, x, w)
+    return out, *pullback(out)
+
+
+def test_own_kernels_in_double_precision(x64):
+    """XLA has no convolution with groups there, which is what JAX's own rule makes of them."""
+    given = [Given((1, 5, 2), Place(0), np.float64), Given((3, 2, 4), EXTRA, np.float64)]
+    for size in (0, 1, 3):
+        result = same(own_kernels, *given, size=size)
+        assert "conv_general_dilated" not in result.fallbacks
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_convolution_keeps_what_is_not_finite_to_its_example(x64, dtype):
+    x, w = np.ones((3, 5, 2), dtype), np.ones((3, 3, 2, 4), dtype)
+    x[1], w[1] = np.nan, np.inf
+    run, _, _ = batched(own_kernels, [Place(0), EXTRA], 3)
+    for out in jax.jit(run)(x, w):
+        assert [np.isfinite(example).all() for example in out] == [True, False, True]
