@@ -203,6 +203,16 @@ def test_sums_of_rows(shape, own):
     assert same(function, Given(shape), indices, rows) == Result([place])
 
 
+def test_only_the_indices_are_of_each_example():
+    """The gradient of a mean of logits at labels: what comes back is the same for all."""
+    given = [Given((1, 5)), ids((1, 1), Place(0)), Given((1, 1))]
+    function = lambda x, i, y: x.at[:, i[0]].add(y)  # noqa: E731
+    assert same(function, *given) == Result([Place(0)])
+    target = Given((3, 1, 5), EXTRA)  # comes to the axis of size 1
+    function = lambda x, i, y: x.at[..., i].add(y)  # noqa: E731
+    assert same(function, target, ids((2,)), Given((3, 1, 2))) == Result([Place(1)])
+
+
 # Rows that are added to a table: the gradient of a table for each example.
 TABLES = {
     "own rows": (Given((5, 2)), ids((1, 3), Place(0)), Given((1, 3, 2), Place(0))),

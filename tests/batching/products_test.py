@@ -1,6 +1,7 @@
 """Matrix products with the examples at every position, and convolutions of every layout."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
@@ -211,18 +212,26 @@ def own_kernels(x, w):
     return out, *pullback(out)
 
 
-def test_own_kernels_in_double_precision(x64):
-    """XLA has no convolution with groups there, which is what JAX's own rule makes of them."""
+def own_choice(x, w):
+    """The same where the example decides whether."""
+    shapes = jax.eval_shape(own_kernels, x, w)
+    other = lambda *_: tuple(jnp.zeros(out.shape, out.dtype) for out in shapes)  # noqa: E731
+    return lax.cond(jnp.sum(x) > 0, other, own_kernels, x, w)
+
+
+@pytest.mark.parametrize("function", [own_kernels, own_choice])
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_own_kernels_in_double_precision(x64, function, size):
     given = [Given((1, 5, 2), Place(0), np.float64), Given((3, 2, 4), EXTRA, np.float64)]
-    for size in (0, 1, 3):
-        result = same(own_kernels, *given, size=size)
-        assert "conv_general_dilated" not in result.fallbacks
+    same(function, *given, size=size)
 
 
+@pytest.mark.parametrize("function", [own_kernels, own_choice])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_convolution_keeps_what_is_not_finite_to_its_example(x64, dtype):
+def test_a_convolution_keeps_what_is_not_finite_to_its_example(x64, function, dtype):
+    """XLA has no convolution with groups in float64, and multiplies by zeros instead."""
     x, w = np.ones((3, 5, 2), dtype), np.ones((3, 3, 2, 4), dtype)
     x[1], w[1] = np.nan, np.inf
-    run, _, _ = batched(own_kernels, [Place(0), EXTRA], 3)
-    for out in jax.jit(run)(x, w):
+    run, _, _ = batched(function, [Place(0), EXTRA], 3)
+    for out in jax.jit(run)(-x, w):
         assert [np.isfinite(example).all() for example in out] == [True, False, True]

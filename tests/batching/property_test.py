@@ -32,9 +32,9 @@ ROUNDINGS = 64 * 160
 
 
 def cut(x: Any, *_: Any) -> jax.Array:
-    """Integers of at most 3, with slope 0 or 1."""
+    """Integers of at most 3, with slope 0 or 1; ids stay."""
     x = jnp.asarray(x)
-    return lax.clamp(x.dtype.type(-3), x, x.dtype.type(3))
+    return lax.clamp(-3.0, x, 3.0) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
 
 class Instead:
@@ -126,7 +126,7 @@ def check(program: Program, size: int, exact: bool) -> None:
 
 
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "real"])
-@settings(max_examples=12, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(program=programs(statements=4), size=SIZES)
 def test_random_programs(x64, exact, program, size):
     try:

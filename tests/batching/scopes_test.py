@@ -47,6 +47,19 @@ def test_calls_in_calls():
         assert same(outer, Given((2, 1), Place(1)), factor).fallbacks == ()
 
 
+def test_a_call_that_a_derivative_rule_left_is_entered():
+    """A loop inside of what is rematerialised leaves one."""
+
+    def function(x, ws):
+        loop = lambda x: lax.scan(lambda x, w: (x * (x @ w), None), x, ws)[0]  # noqa: E731
+        return jax.grad(lambda x: jax.checkpoint(loop)(x).sum())(x)
+
+    jaxpr = jax.make_jaxpr(function)(np.zeros((1, 2)), np.zeros((2, 2, 2)))
+    assert prims.closed_call_p in {eqn.primitive for eqn in equations(jaxpr)}
+    given = [Given((1, 2), Place(0), low=-1, high=2), Given((2, 2, 2), low=-1, high=2)]
+    assert same(function, *given) == Result([Place(0)])
+
+
 def test_calls_that_are_alike_are_traced_once(caches):
     """Kinds differ by where the examples are; what a call is like is known from its first trace."""
 

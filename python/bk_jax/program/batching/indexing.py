@@ -90,17 +90,21 @@ def scatter(eqn: Any, operands: Sequence[Value], size: int) -> list[Value] | Non
         if indices.grown == own:
             places = (Place(axis), indices.place, Place(numbers.of_indices(eqn, own)))
             return _scattered(eqn, operands, places, size)
-    for axis, own in numbers.spanned(eqn).items():
-        is_there = target.grown == axis or updates.grown == own
-        if is_there and target.shape[axis] == updates.shape[own] == 1:
-            return _into_windows(eqn, operands, axis, own, size)
-    return None
+    window = _axis_in_windows(eqn, target, updates)
+    return None if window is None else _into_windows(eqn, operands, window, size)
 
 
-def _into_windows(
-    eqn: Any, operands: Sequence[Value], axis: int, own: int, size: int
-) -> list[Value]:
-    """The axis of size 1 lies in every update; where indices differ it gets a pair."""
+def _axis_in_windows(eqn: Any, target: Value, updates: Value) -> int | None:
+    """An axis of size 1 that lies in every update; the one that has grown, if one has."""
+    spanned = numbers.spanned(eqn).items()
+    units = [(axis, own) for axis, own in spanned if target.shape[axis] == updates.shape[own] == 1]
+    grown = (axis for axis, own in units if target.grown == axis or updates.grown == own)
+    return next(grown, units[0][0] if units else None)
+
+
+def _into_windows(eqn: Any, operands: Sequence[Value], axis: int, size: int) -> list[Value]:
+    """The axis lies in every update; where indices differ it gets a pair."""
+    own = numbers.spanned(eqn)[axis]
     if not operands[1].is_batched:
         return _scattered(eqn, operands, (Place(axis), ABSENT, Place(own)), size)
     new, position = numbers.with_pair(eqn, axis)

@@ -16,8 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from bk_jax import _compat
+from bk_jax._compat import prims
 from bk_jax.program.batching import devices, elementwise, indexing, products, reductions, shapes
 from bk_jax.program.batching.scopes import SCOPES
 from bk_jax.program.batching.value import Place, Value, at, settled
@@ -88,7 +90,8 @@ class Batching:
         """One equation by JAX's own rule, on an extra axis."""
         lines = (_compat.source_line(each) for each in (eqn, *reversed(self.around)))
         self.fallbacks.append(Fallback(str(eqn.primitive), next(filter(None, lines), "")))
-        outs = self._by_vmap(lambda *arrays: _compat.bind(eqn, arrays), operands)
+        batch = self._one_by_one if _makes_groups(eqn, operands) else self._by_vmap
+        outs = batch(lambda *arrays: _compat.bind(eqn, arrays), operands)
         return [settled(out) for out in outs]
 
     def by_vmap(self, closed_jaxpr: Any, inputs: Sequence[Value]) -> list[Value]:
@@ -101,6 +104,29 @@ class Batching:
         axes = [None if v.place.axis is None else int(v.place.axis) for v in given]
         outs = jax.vmap(function, in_axes=axes)(*(v.array for v in given))
         return [Value(out, EXTRA) for out in outs]
+
+    def _one_by_one(self, function: Any, operands: Sequence[Value]) -> list[Value]:
+        batched = {i: at(v, EXTRA, self.size).array for i, v in enumerate(operands) if v.is_batched}
+
+        def one(example: dict[int, Any]) -> Any:
+            return function(*(example.get(i, value.array) for i, value in enumerate(operands)))
+
+        return [Value(out, EXTRA) for out in jax.lax.map(one, batched)]
+
+
+def _makes_groups(eqn: Any, operands: Sequence[Value]) -> bool:
+    """Whether `vmap` might make examples the groups of a convolution in float64.
+
+    XLA has no such convolution on a CPU. It multiplies by zeros instead, so a NaN of one example
+    would reach the others.
+    """
+    if eqn.primitive is prims.conv_general_dilated_p:
+        return all(v.is_batched for v in operands) and operands[0].array.dtype == np.float64
+    inner = (e for jaxpr in _compat.inner_jaxprs(eqn) for e in _compat.equations(jaxpr))
+    return any(
+        e.primitive is prims.conv_general_dilated_p and e.outvars[0].aval.dtype == np.float64
+        for e in inner
+    )
 
 
 def _with_extra_axis(value: Value, size: int) -> Value:

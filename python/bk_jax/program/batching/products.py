@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import numpy as np
-
 from bk_jax import _compat
-from bk_jax.program.batching.value import Place, Value, at, settled
+from bk_jax.program.batching.value import Place, Value, at
 
 
 def dot_general(eqn: Any, operands: Sequence[Value], size: int) -> list[Value] | None:
@@ -50,26 +47,12 @@ def convolution(eqn: Any, operands: Sequence[Value], size: int) -> list[Value] |
     """Images are examples; the kernel is the same for all."""
     image, kernel = operands
     numbers = eqn.params["dimension_numbers"]
-    if image.is_batched and kernel.is_batched and image.array.dtype == np.float64:
-        return _one_by_one(eqn, operands, size)
     if kernel.is_batched or image.grown != numbers.lhs_spec[0]:
         return None
     if eqn.params["batch_group_count"] != 1:
         return None
     (out,) = _compat.bind(eqn, [image.array, kernel.array])
     return [Value(out, Place(numbers.out_spec[0]))]
-
-
-def _one_by_one(eqn: Any, operands: Sequence[Value], size: int) -> list[Value]:
-    """Each image with its own kernel, in a loop.
-
-    JAX's rule makes examples groups of one convolution. In float64 XLA has none with groups on a CPU:
-    it multiplies by zeros instead, which takes B times as long, and a NaN of one example gets into all.
-    """
-    front = Place(0, extra=True)
-    pairs = [at(operand, front, size).array for operand in operands]
-    (out,) = jax.lax.map(lambda pair: _compat.bind(eqn, pair), pairs)
-    return [settled(Value(out, front))]
 
 
 RULES = {"dot_general": dot_general, "conv_general_dilated": convolution}

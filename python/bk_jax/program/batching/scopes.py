@@ -57,7 +57,7 @@ def _function(
 
 
 def inline(batching: Batching, eqn: Any, operands: Sequence[Value]) -> list[Value]:
-    """A function with derivatives of its own, which nobody will ask for any more."""
+    """A call, or a function with derivatives of its own, which nobody will ask for any more."""
     return batching.evaluate(eqn.params["call_jaxpr"], operands)
 
 
@@ -181,6 +181,7 @@ SCOPES: dict[Any, Scope] = {
     prims.remat_p: remat,
     prims.scan_p: scan,
     prims.cond_p: cond,
+    prims.closed_call_p: inline,
     prims.custom_jvp_call_p: inline,
     prims.custom_vjp_call_p: inline,
 }

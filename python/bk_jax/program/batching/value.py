@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 Shape = tuple[int, ...]
 
@@ -61,7 +60,7 @@ class Value:
     @property
     def shape(self) -> Shape:
         """The shape of one example's array."""
-        shape, (axis, extra) = np.shape(self.array), self.place  # a literal may be a Python number
+        shape, (axis, extra) = tuple(self.array.shape), self.place
         if axis is None:
             return shape
         return (*shape[:axis], *(() if extra else (1,)), *shape[axis + 1 :])
@@ -114,7 +113,7 @@ def _repeated(array: Any, place: Place, size: int) -> Any:
     """An array that all examples share, once for each of them."""
     axis, extra = place
     assert axis is not None
-    shape = np.shape(array)
+    shape = tuple(array.shape)
     if not extra:
         return jax.lax.broadcast_in_dim(array, replaced(shape, axis, size), range(len(shape)))
     others = [i for i in range(len(shape) + 1) if i != axis]
