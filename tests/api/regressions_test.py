@@ -86,3 +86,19 @@ def test_a_backward_function_that_is_not_linear(method):
     )
     _, grads = grad_fn(np.ones((16, 1), np.float32), np.ones((1, 16), np.float32))
     np.testing.assert_allclose(grads, np.full((16, 1), 0.25), rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["auto", "opacus"])
+def test_a_nan_stays_in_its_example_through_convolutions_in_float64(x64, method):
+    """XLA on a CPU multiplies the groups of a convolution by zeros, and examples were groups."""
+
+    def loss(kernel, x):
+        out = jax.lax.conv(x[:, None], jnp.sin(kernel), (1,), "SAME")
+        return jnp.sum(jnp.sin(out))
+
+    x = np.arange(15.0).reshape(3, 5)
+    x[1] = np.nan
+    grad_fn = bk_jax.clipped_value_and_grad(loss, method=method, return_stats=True)
+    _, grads, stats = jax.jit(grad_fn)(np.ones((2, 1, 3)), x)
+    assert np.isfinite(stats.norms).tolist() == [True, False, True]
+    assert np.all(np.isfinite(grads))

@@ -57,10 +57,3 @@ def test_what_cannot_settle_stays():
         assert settled(value) is value
     grown = Value(np.zeros(shape), Place(0))
     assert settled(grown) is grown
-
-
-def test_a_number_is_a_value_too():
-    """Literals of a program may be numbers of Python."""
-    assert Value(2.0).shape == ()
-    repeated = at(Value(2.0), Place(0, extra=True), B)
-    np.testing.assert_array_equal(repeated.array, np.full(B, 2.0, np.float32))
