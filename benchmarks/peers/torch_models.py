@@ -99,7 +99,7 @@ class Gpt2(nn.Module):
         x = self.token(ids) + self.position(positions)
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x))[:, :-1]
+        return self.head(self.norm(x)[:, :-1])  # the last token predicts nothing
 
 
 def gpt2(

