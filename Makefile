@@ -64,7 +64,7 @@ bench: setup ## measure every method and write benchmarks/REPORT.md, 15 minutes;
 bench-full: setup ## the same with the paper's models at full size, hours; type it again to go on
 	@$(SUITE):run -- --profile full --resume $(BENCH)
 
-bench-peers: setup ## the same for other libraries, in environments of their own (5 GB)
+bench-peers: setup ## the same for other libraries, in environments of their own (6 GB)
 	@$(PY) tools/peers.py
 	@$(SUITE):run -- --profile peers $(BENCH)
 

@@ -8,6 +8,7 @@ One comparison as JSON on standard input, the result as JSON on standard output 
 | `jax_privacy, loop` | the same with `microbatch_size=1`, its strongest form on a CPU |
 | `optax` | `vmap(grad)` and `per_example_global_norm_clip` |
 | `bk_jax` | `clipped_value_and_grad` |
+| `bk_jax, loop` | the same with `method="tf_privacy"`: one example after the other |
 """
 
 from __future__ import annotations
@@ -15,24 +16,26 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
+from importlib import metadata
 from typing import Any
 
 import jax
-import jax_privacy
 import optax
 
 import bk_jax
-from benchmarks.steps import step_models
+from benchmarks.peers import flax_models
 from benchmarks.steps.compiled import trace_program
 from benchmarks.suite.comparisons import Comparison, from_dict
 from benchmarks.suite.worker import describe_compiled, time_all
 
 R = 1.0  # clip norm
 Loss = Callable[..., Any]
+LIBRARIES = ("jax", "jax_privacy", "optax", "flax", "transformers")
 
 
 def by_jax_privacy(loss: Loss, microbatch_size: int | None = None) -> Callable[..., Any]:
+    import jax_privacy
+
     return jax_privacy.clipped_grad(
         loss, l2_clip_norm=R, microbatch_size=microbatch_size, return_values=True
     )
@@ -57,6 +60,9 @@ STEPS: dict[str, Callable[[Loss], Callable[..., Any]]] = {
     "jax_privacy, loop": lambda loss: by_jax_privacy(loss, 1),
     "optax": by_optax,
     "bk_jax": lambda loss: bk_jax.clipped_value_and_grad(loss, l2_clip_norm=R),
+    "bk_jax, loop": lambda loss: bk_jax.clipped_value_and_grad(
+        loss, l2_clip_norm=R, method="tf_privacy"
+    ),
 }
 
 
@@ -67,11 +73,17 @@ def mean_loss(name: str, out: Any) -> float:
 
 def norm_of_sum(name: str, out: Any) -> float:
     """The norm of the clipped sum that it returned: the same in all, or they did not do the same."""
-    return float(optax.global_norm(out[0] if name.startswith("jax_privacy") else out[1]))
+    return float(optax.tree.norm(out[0] if name.startswith("jax_privacy") else out[1]))
+
+
+def versions() -> str:
+    """Of the libraries that are installed."""
+    found = {one.name.replace("-", "_"): one.version for one in metadata.distributions()}
+    return ", ".join(f"{name} {found[name]}" for name in LIBRARIES if name in found)
 
 
 def measure(comparison: Comparison) -> dict[str, Any]:
-    task = step_models.make(comparison.model, **comparison.sizes)
+    task = flax_models.make(comparison.model, **comparison.sizes)
     params, batch = jax.device_put((task.params, task.batch))
     names = ["plain", *comparison.steps]
     compiled = {
@@ -79,13 +91,12 @@ def measure(comparison: Comparison) -> dict[str, Any]:
     }
     steps = {name: describe_compiled(step) for name, step in compiled.items()}
     runs = time_all(comparison, compiled, steps)
-    libraries = ("jax", "jax_privacy", "optax")
     outs = {name: run() for name, run in runs.items()}
     return {
         "steps": steps,
         "losses": {name: mean_loss(name, out) for name, out in outs.items()},
         "sums": {name: norm_of_sum(name, out) for name, out in outs.items() if name != "plain"},
-        "versions": ", ".join(f"{name} {version(name)}" for name in libraries),
+        "versions": versions(),
     }
 
 

@@ -13,6 +13,7 @@ from benchmarks.suite.readings import (
     figures,
     label,
     over_plain,
+    peer_notes,
     program_of,
     timed,
     title_of,
@@ -183,15 +184,6 @@ def peer_section(results: list[Result], runs: Runs) -> list[str]:
             "",
         ]
     return lines
-
-
-def peer_notes(result: Result) -> str:
-    """Versions, and what all libraries must agree on."""
-    losses, sums = (
-        ", ".join(f"{label(name)} {value:.5f}" for name, value in result[key].items())
-        for key in ("losses", "sums")
-    )
-    return f"Versions: {result['versions']}. Mean loss: {losses}. Norm of the clipped sum: {sums}."
 
 
 def error_section(results: list[Result]) -> list[str]:

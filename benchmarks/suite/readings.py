@@ -57,6 +57,15 @@ def title_of(result: Result) -> str:
     return ", ".join([title, *sizes])
 
 
+def peer_notes(result: Result) -> str:
+    """Versions, and what all libraries must agree on."""
+    losses, sums = (
+        ", ".join(f"{label(name)} {value:.5f}" for name, value in result[key].items())
+        for key in ("losses", "sums")
+    )
+    return f"Versions: {result['versions']}. Mean loss: {losses}. Norm of the clipped sum: {sums}."
+
+
 def figures(results: list[Result]) -> dict[str, list[Result]]:
     """Results that vary one size, by figure, in the order of that size."""
     found: dict[str, list[Result]] = {}

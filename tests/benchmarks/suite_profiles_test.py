@@ -1,11 +1,13 @@
 """Profiles of comparisons: what is read, expanded, scaled and refused."""
 
 import dataclasses
+import inspect
 import json
 
 import pytest
 from support.results import TINY
 
+from benchmarks.peers import flax_models, jax_worker
 from benchmarks.steps import step_models
 from benchmarks.suite import comparisons
 from bk_jax.planning.methods import METHODS
@@ -13,17 +15,13 @@ from bk_jax.planning.methods import METHODS
 
 @pytest.mark.parametrize("profile", ["quick", "full", "peers", "check", "tiny"])
 def test_every_comparison_of_a_profile_can_be_made(profile):
-    peers = {
-        "jax_privacy",
-        "jax_privacy, loop",
-        "optax",
-        "bk_jax",
-        "opacus, hooks",
-        "opacus, ghost",
-    }
+    peers = {*jax_worker.STEPS, "opacus, hooks", "opacus, ghost"}
     for one in comparisons.read(profile):
         assert set(one.steps) <= {*METHODS, "noise"} | peers
-        assert step_models.make(one.model, abstract=True, **one.sizes)
+        if one.model in flax_models.MODELS:
+            assert inspect.signature(flax_models.MODELS[one.model]).bind(**one.sizes)
+        else:
+            assert step_models.make(one.model, abstract=True, **one.sizes)
         assert (one.kind == "largest") == (one.limit > 0)
         assert comparisons.from_dict(json.loads(json.dumps(one.as_dict()))) == one
 
