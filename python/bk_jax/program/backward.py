@@ -13,15 +13,13 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import _compat
-from bk_jax.program.batching import Batching, Place, Value, at
+from bk_jax.program.batching import EXAMPLES_FIRST, Batching, Value, at
 from bk_jax.program.book import evaluate, tap_type
 from bk_jax.program.replay import Book
 from bk_jax.program.sites import Path, Site
 from bk_jax.program.trace import Traced
 from bk_jax.sharding.mesh_check import explicit_axes
 from bk_jax.sharding.varying import vary
-
-EXAMPLES_FIRST = Place(0, extra=True)
 
 
 class Pass(NamedTuple):

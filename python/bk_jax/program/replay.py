@@ -124,9 +124,8 @@ class Replay:
         self, eqn: Any, operands: list[Any], extras: Extras, path: Path, depth: int
     ) -> tuple[list[Any], Book]:
         params = eqn.params
-        num_consts, num_carry = params["num_consts"], params["num_carry"]
-        scan_consts = operands[:num_consts]
-        carry, xs = operands[num_consts:][:num_carry], operands[num_consts + num_carry :]
+        num_carry = params["num_carry"]
+        scan_consts, carry, xs = _compat.split_scan(eqn, operands)
         inner, consts = _compat.split_closed(params["jaxpr"])
         sliced = {k: v for k, v in extras.items() if self.is_sliced(k, depth)}
         whole = {k: v for k, v in extras.items() if k not in sliced}

@@ -234,13 +234,12 @@ def _enter_scan(
     walk: _Walk, eqn: Any, operands: list[_Tracked | None], live: list[bool], path: Path
 ) -> Sequence[_Tracked | None]:
     """Constants join the tokens, scanned-over arrays unstack, carried parameters are opaque."""
-    num_consts, num_carry = eqn.params["num_consts"], eqn.params["num_carry"]
     length = eqn.params["length"]
-    consts, carries = operands[:num_consts], operands[num_consts : num_consts + num_carry]
+    consts, carries, xs = _compat.split_scan(eqn, operands)
     walk.give_up(eqn, carries)
     inputs: list[_Tracked | None] = [_shared(op, length) for op in consts]
-    inputs += [None] * num_carry
-    inputs += [_stacked(op, length) for op in operands[num_consts + num_carry :]]
+    inputs += [None] * len(carries)
+    inputs += [_stacked(op, length) for op in xs]
     inner, _ = _compat.split_closed(eqn.params["jaxpr"])
     outs = walk.jaxpr(inner, inputs, [True] * len(inner.outvars), path)
     walk.give_up(eqn, outs)

@@ -22,10 +22,9 @@ from bk_jax import _compat
 from bk_jax._compat import prims
 from bk_jax.program.batching import devices, elementwise, indexing, products, reductions, shapes
 from bk_jax.program.batching.scopes import SCOPES
-from bk_jax.program.batching.value import Place, Value, at, settled
+from bk_jax.program.batching.value import EXAMPLES_FIRST, Place, Value, at, settled
 
 Rule = Callable[[Any, Sequence[Value], int], "list[Value] | None"]
-EXTRA = Place(0, extra=True)
 
 
 class Fallback(NamedTuple):
@@ -103,15 +102,19 @@ class Batching:
         given = [_with_extra_axis(value, self.size) for value in operands]
         axes = [None if v.place.axis is None else int(v.place.axis) for v in given]
         outs = jax.vmap(function, in_axes=axes)(*(v.array for v in given))
-        return [Value(out, EXTRA) for out in outs]
+        return [Value(out, EXAMPLES_FIRST) for out in outs]
 
     def _one_by_one(self, function: Any, operands: Sequence[Value]) -> list[Value]:
-        batched = {i: at(v, EXTRA, self.size).array for i, v in enumerate(operands) if v.is_batched}
+        batched = {
+            i: at(v, EXAMPLES_FIRST, self.size).array
+            for i, v in enumerate(operands)
+            if v.is_batched
+        }
 
         def one(example: dict[int, Any]) -> Any:
             return function(*(example.get(i, value.array) for i, value in enumerate(operands)))
 
-        return [Value(out, EXTRA) for out in jax.lax.map(one, batched)]
+        return [Value(out, EXAMPLES_FIRST) for out in jax.lax.map(one, batched)]
 
 
 def _makes_groups(eqn: Any, operands: Sequence[Value]) -> bool:

@@ -38,6 +38,7 @@ class Place(NamedTuple):
 
 
 ABSENT = Place(None)
+EXAMPLES_FIRST = Place(0, extra=True)
 
 
 @dataclasses.dataclass(frozen=True)
