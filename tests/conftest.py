@@ -1,9 +1,9 @@
 """What every test shares: strict JAX modes, precision, implementations, and the native library.
 
-Tracer leaks are checked in all tests (`jax_check_tracer_leaks`), except where an error has to get out
-of JAX's derivatives (`hostile/derivatives_test.py`). With the check JAX compiles small eager operations
-again at every call, so tests hold their data in NumPy. Rank promotion stays allowed, because users'
-losses are free to use it.
+Tracer leaks are watched for (`jax_check_tracer_leaks`) where the transform itself is tested. JAX then
+remembers no trace, and compiles small eager operations again at every call: six times the time for
+what only uses the transform, such as benchmarks. Tests hold their data in NumPy. Rank promotion stays
+allowed, because users' losses are free to use it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ pytest.register_assert_rewrite("support")
 from support.quick import compile_quickly  # noqa: E402  (with rewritten asserts)
 
 compile_quickly()
-jax.config.update("jax_check_tracer_leaks", True)
 
-from bk_jax import _native  # noqa: E402  (after the strict modes)
+from bk_jax import _native  # noqa: E402  (after the flags of XLA)
+
+# Folders of tests that watch for leaked tracers. Some tests in them switch the check off.
+WATCHED = frozenset({"api", "batching", "models", "ops", "peft", "programs", "transform"})
 
 # The suite is reproducible: the same examples in every run. To search further:
 #   HYPOTHESIS_PROFILE=search pytest tests
@@ -64,6 +66,13 @@ def _x64_stays_off() -> Iterator[None]:
     assert not jax.config.jax_enable_x64
     yield
     assert not jax.config.jax_enable_x64, "the test left jax_enable_x64 switched on"
+
+
+@pytest.fixture(autouse=True)
+def _leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """JAX watches for leaked tracers, or does not."""
+    with jax.check_tracer_leaks(request.path.parent.name in WATCHED):
+        yield
 
 
 @pytest.fixture

@@ -84,10 +84,9 @@ def _run_bazel(*arguments: str) -> Count:
 
 
 def run_py(arguments: list[str]) -> Count:
-    """Runs pytest, doctests included, with JAX's check for leaked tracers."""
+    """Runs pytest, doctests included."""
     total = Count() if bazel.cuda_left_out() else _place_cuda_module()
-    environment = {"JAX_CHECK_TRACER_LEAKS": "1"} | os.environ
-    return total + _run_pytest([sys.executable, "-m", "pytest", *arguments], environment)
+    return total + _run_pytest([sys.executable, "-m", "pytest", *arguments], dict(os.environ))
 
 
 def _place_cuda_module() -> Count:

@@ -36,19 +36,11 @@ def measured(noise_multiplier, steps):
     return empirical_epsilon(run, delta=DELTA, trials=2000)
 
 
-@pytest.fixture
-def no_leak_check():
-    """JAX's caches are off while tracers are watched for leaks; `test_runs_repeat` watches."""
-    jax.config.update("jax_check_tracer_leaks", False)
-    yield
-    jax.config.update("jax_check_tracer_leaks", True)
-
-
-def test_a_private_gradient_stays_below_its_epsilon(no_leak_check):
+def test_a_private_gradient_stays_below_its_epsilon():
     assert 1.0 < measured(2.0, steps=4) < accounted(2.0, steps=4)
 
 
-def test_noise_that_is_five_times_too_small_is_above(no_leak_check):
+def test_noise_that_is_five_times_too_small_is_above():
     assert measured(2.0 / 5, steps=4) > accounted(2.0, steps=4) + 0.5
 
 

@@ -140,10 +140,7 @@ def test_equations_of_a_call_inside_are_named_too(leaks, scope):
             return lax.scan(lambda c, row: (c + flip(row), None), jnp.zeros(3), x)
         return lax.cond(x.shape[0] * jnp.ones(()) > 1, lambda x: flip(x[0]), lambda x: x[0], x)
 
-    jax.config.update("jax_check_tracer_leaks", leaks)
-    try:
+    with jax.check_tracer_leaks(leaks):
         run, batching, _ = batched(function, [EXTRA], B)
         jax.make_jaxpr(run)(placed(np.zeros((B, STEPS, 3), np.float32), EXTRA))
-    finally:
-        jax.config.update("jax_check_tracer_leaks", True)
     assert "rev" in {fallback.primitive for fallback in batching.fallbacks}

@@ -25,9 +25,8 @@ def program(function, *given):
 @pytest.fixture
 def caches():
     """JAX remembers traces, as it does for users: not while tracers are watched for leaks."""
-    jax.config.update("jax_check_tracer_leaks", False)
-    yield
-    jax.config.update("jax_check_tracer_leaks", True)
+    with jax.check_tracer_leaks(False):
+        yield
 
 
 def test_a_call_stays_a_call_by_its_name():

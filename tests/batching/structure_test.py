@@ -69,9 +69,8 @@ MORE = {
 @pytest.fixture(scope="module", autouse=True)
 def _caches() -> Iterator[None]:
     """JAX remembers traces, as it does for users: not while tracers are watched for leaks."""
-    jax.config.update("jax_check_tracer_leaks", False)
-    yield
-    jax.config.update("jax_check_tracer_leaks", True)
+    with jax.check_tracer_leaks(False):
+        yield
 
 
 def plain_step(model: Model) -> Callable[..., Any]:

@@ -8,8 +8,7 @@ import pytest
 
 @pytest.fixture
 def quick_compiles():
-    """For programs that run once or twice: little optimisation, and no second trace to find leaks."""
+    """For programs that run once or twice: little optimisation."""
     jax.config.update("jax_disable_most_optimizations", True)
-    with jax.check_tracer_leaks(False):
-        yield
+    yield
     jax.config.update("jax_disable_most_optimizations", False)

@@ -45,14 +45,11 @@ def task_for(*options):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """A small run of the demo: what it printed, and where its plot is.
-
-    The check for tracer leaks is off: it compiles every eager operation again at every step.
-    """
+    """A small run of the demo: what it printed, and where its plot is."""
     printed = io.StringIO()
     plot = tmp_path_factory.mktemp("demo") / "new folder" / "digits.png"
     small = ["--width=16", "--batch-size=64", "--epochs=0.2", "--rounds=1", "--seed=1"]
-    with pytest.MonkeyPatch.context() as patch, jax.check_tracer_leaks(False):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(digits_report, "console", rich.console.Console(file=printed, width=120))
         digits.main([*small, "--epsilon=2", "--delta=1e-4", f"--plot={plot}"])
     return printed.getvalue(), plot

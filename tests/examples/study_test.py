@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -58,8 +57,7 @@ def make_study(tmp_path, *, clip_norm, noise_multiplier, **settings):
 def last_norms(a_study):
     """Of the parameters at the end of the private run, the plain one, and the one by vmap."""
     runs = study.ways(a_study.problem, a_study.plan)
-    with jax.check_tracer_leaks(False):
-        points = [a_study.run_private(), *(a_study.run_way(*run) for run in runs.items())]
+    points = [a_study.run_private(), *(a_study.run_way(*run) for run in runs.items())]
     return [p[-1].metrics["norm"] for p in points]
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 
-import jax
 import numpy as np
 import pytest
 
@@ -17,12 +16,6 @@ from bk_jax.training.checkpoints import Checkpoints, place_of_latest
 # One array: tensorstore reads several at once, and the second failure would find no listener.
 STATE = {"w": np.arange(4, dtype=np.float32)}
 UNREADABLE = r"the checkpoint .*/6 cannot be read \(.*delete this folder and pass forfeit=True"
-
-
-@pytest.fixture(autouse=True)
-def _eager_operations_are_compiled_once():
-    with jax.check_tracer_leaks(False):
-        yield
 
 
 @pytest.fixture(scope="module")

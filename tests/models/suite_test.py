@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 from support import oracle
+from support.routes import routes_of
 from support.tolerance import assert_within, eps, norm_rtol
 
 import bk_jax
@@ -83,14 +84,18 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def double(x64: None) -> Iterator[None]:
-    """Double precision, and JAX's caches, which are off while tracers are watched for leaks.
+def unwatched() -> Iterator[None]:
+    """JAX's caches are off while tracers are watched for leaks, as in `test_float32`.
 
-    Methods of one model have most of their trace in common. `test_float32` watches.
+    Methods of one model have most of their trace in common.
     """
-    jax.config.update("jax_check_tracer_leaks", False)
-    yield
-    jax.config.update("jax_check_tracer_leaks", True)
+    with jax.check_tracer_leaks(False):
+        yield
+
+
+@pytest.fixture
+def double(x64: None, unwatched: None) -> None:
+    """Double precision, and JAX's caches."""
 
 
 def check(case: Case, grad_fn: Callable[..., Any], dtype: Any) -> None:
@@ -122,8 +127,8 @@ def check(case: Case, grad_fn: Callable[..., Any], dtype: Any) -> None:
 def ways(case: Case, method: str) -> set[tuple[Any, ...]]:
     """How a method treats each parameter."""
     how = METHODS[method]
-    explanation = case.grad_fn(method=method).explain(*cast(case.model.args, np.float64))
-    return {(row.path, row.route, how.second_backward, how.loop) for row in explanation.rows}
+    routes = routes_of(case.grad_fn(method=method), *cast(case.model.args, np.float64))
+    return {(*route, how.second_backward, how.loop) for route in routes}
 
 
 def different_methods(case: Case) -> Iterator[str]:
@@ -168,7 +173,7 @@ def test_no_method_is_another(double, method):
     check(case, case.grad_fn(method=method), np.float64)
 
 
-def test_routes(case):
+def test_routes(unwatched, case):
     """A layer that silently falls to the leaf tap fails here."""
     explanation = case.grad_fn(method="bk").explain(*case.model.args)
     kinds: dict[str, str] = {}

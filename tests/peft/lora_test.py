@@ -35,9 +35,8 @@ MODELS = [
 @pytest.fixture
 def no_leak_check():
     """JAX's caches are off while tracers are watched for leaks; other tests watch."""
-    jax.config.update("jax_check_tracer_leaks", False)
-    yield
-    jax.config.update("jax_check_tracer_leaks", True)
+    with jax.check_tracer_leaks(False):
+        yield
 
 
 def is_dense(model: Model) -> Any:

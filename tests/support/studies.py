@@ -18,15 +18,11 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def run_small(main: Callable[[list[str]], Any], directory: Path, config: str) -> Any:
-    """Runs an example's command line on a configuration.
-
-    The check for tracer leaks is off: it compiles every eager operation again at every step.
-    """
+    """Runs an example's command line on a configuration."""
     directory.mkdir(exist_ok=True)
     path = directory / "small.toml"
     path.write_text(config)
-    with jax.check_tracer_leaks(False):
-        return main([f"--config={path}", f"--directory={directory / 'out'}"])
+    return main([f"--config={path}", f"--directory={directory / 'out'}"])
 
 
 def assert_complete(outcomes: Any, directory: Path, *, epsilon: float) -> None:

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import shutil
 
-import jax
 import pytest
 from support.fits import ANY_SIZE, KEY, PLAN, fit
-
-
-@pytest.fixture
-def eager_operations_are_compiled_once():
-    """The check for leaks would compile them again at every call."""
-    with jax.check_tracer_leaks(False):
-        yield
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """Directory and result of an uninterrupted run of each plan."""
-    with jax.check_tracer_leaks(False):
-        folders = {plan: tmp_path_factory.mktemp("run") for plan in (PLAN, ANY_SIZE)}
-        return {plan: (path, fit(path, plan=plan, key=KEY)) for plan, path in folders.items()}
+    folders = {plan: tmp_path_factory.mktemp("run") for plan in (PLAN, ANY_SIZE)}
+    return {plan: (path, fit(path, plan=plan, key=KEY)) for plan, path in folders.items()}
 
 
 @pytest.fixture

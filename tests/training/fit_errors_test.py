@@ -17,8 +17,6 @@ from support.ledgers import recorded_steps
 from bk_jax import privacy, training
 from bk_jax.training.checkpoints import place_of_latest
 
-pytestmark = pytest.mark.usefixtures("eager_operations_are_compiled_once")
-
 
 def steps_in(folder):
     path = folder / "run.ledger"

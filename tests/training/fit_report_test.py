@@ -20,7 +20,6 @@ from bk_jax.training.progress import Progress
 from bk_jax.training.recorder import Recorder
 from bk_jax.training.steps import Seen
 
-pytestmark = pytest.mark.usefixtures("eager_operations_are_compiled_once")
 PNG = b"\x89PNG\r\n\x1a\n"
 
 

@@ -16,8 +16,6 @@ from support.fits import ANY_SIZE, DATA, KEY, OPTIMIZER, PARAMS, PLAN, equal, fi
 import bk_jax
 from bk_jax import privacy, sampling
 
-pytestmark = pytest.mark.usefixtures("eager_operations_are_compiled_once")
-
 
 def with_dropout(params, batch, key, *, frozen):
     keep = jax.random.bernoulli(key, 0.5, batch["x"].shape)
