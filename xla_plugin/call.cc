@@ -18,6 +18,15 @@ Buffer Take(const std::vector<Buffer>& buffers, size_t index, Named named) {
   return buffer;
 }
 
+std::vector<Buffer> TakeRest(const std::vector<Buffer>& buffers, size_t* index,
+                             Named named) {
+  std::vector<Buffer> rest;
+  while (*index < buffers.size()) {
+    rest.push_back(Take(buffers, (*index)++, named));
+  }
+  return rest;
+}
+
 absl::Status CheckCount(Named what, size_t expected, size_t got) {
   if (expected == got) return absl::OkStatus();
   return Mismatch(what, absl::StrCat(expected), absl::StrCat(got));
@@ -48,6 +57,14 @@ Buffer Call::Operand(const char* name) {
 
 Buffer Call::Result(const char* name) {
   return Take(frame_.results, results_++, {operation_, name});
+}
+
+std::vector<Buffer> Call::Operands(const char* name) {
+  return TakeRest(frame_.operands, &operands_, {operation_, name});
+}
+
+std::vector<Buffer> Call::Results(const char* name) {
+  return TakeRest(frame_.results, &results_, {operation_, name});
 }
 
 absl::Status Call::CheckCounts() const {

@@ -65,6 +65,10 @@ class Call {
   Buffer Operand(const char* name);
   Buffer Result(const char* name);
 
+  // All that are left: an operation of many arrays ends with these.
+  std::vector<Buffer> Operands(const char* name);
+  std::vector<Buffer> Results(const char* name);
+
   // Whether the frame has what was taken from it, and nothing else.
   absl::Status CheckCounts() const;
 

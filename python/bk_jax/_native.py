@@ -33,6 +33,7 @@ TARGETS = (
     "bk_direct_norm",
     "bk_per_sample_grad",
     "bk_clipped_gemm_add",
+    "bk_squared_norms",
     "bk_weighted_sum",
     "bk_conv_norm",
     "bk_conv_grad",
@@ -40,6 +41,7 @@ TARGETS = (
     "bk_gaussian",
     "bk_chacha_bits",
 )
+ON_CPUS_ALONE = ("bk_squared_norms",)  # XLA's reductions do this on a GPU
 REBUILD = (
     "Build it with `make setup` in a checkout, or reinstall with "
     "`pip install --force-reinstall bk_jax`."

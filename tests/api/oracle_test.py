@@ -27,8 +27,9 @@ def test_oracle_by_mental_arithmetic():
 def test_oracle_notices_a_wrong_gradient(monkeypatch):
     from bk_jax import ops
 
-    right = ops.weighted_sum
-    monkeypatch.setattr(ops, "weighted_sum", lambda factor, g: right(factor, g) * 1.001)
+    right = ops.weighted_sums
+    wrong = lambda factor, many: [1.001 * each for each in right(factor, many)]  # noqa: E731
+    monkeypatch.setattr(ops, "weighted_sums", wrong)
     with pytest.raises(AssertionError, match=r"clipped sum of .*The worst, at .*expected"):
         check_against_oracle(mlp_loss, mlp(), mlp_batch(4))
 

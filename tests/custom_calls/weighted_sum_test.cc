@@ -60,6 +60,31 @@ TEST_P(WeightedSumTest, RandomWithinTheDerivedTolerance) {
   });
 }
 
+// Many arrays in one call have the bits of a call for each.
+TEST_P(WeightedSumTest, ManyArraysAreLikeOneByOne) {
+  const int64_t batch = 6;
+  const auto factor = Normals<float>(random_, batch);
+  std::vector<Array<float>> xs, sums;
+  std::vector<SumArray<float>> arrays;
+  for (int64_t size : {5, 0, 2049, 1, 4096}) {
+    xs.push_back(Normals<float>(random_, batch * size));
+    sums.push_back(Filled<float>(size, [] { return NAN; }));
+  }
+  for (size_t k = 0; k < xs.size(); ++k) {
+    const auto size = static_cast<int64_t>(sums[k].size());
+    arrays.push_back({xs[k].data(), size, sums[k].data()});
+  }
+  StripedParallel striped(3);
+  WeightedSums(kernels(), striped, batch, factor.data(), arrays);
+  for (size_t k = 0; k < xs.size(); ++k) {
+    const auto expected =
+        Sum(kernels(), serial_, {batch, arrays[k].size}, factor, xs[k]);
+    for (int64_t i = 0; i < arrays[k].size; ++i) {
+      ASSERT_EQ(sums[k][i], expected[i]);
+    }
+  }
+}
+
 TEST_P(WeightedSumTest, FactorZeroIsNeverRead) {
   const WeightedSumShape shape = {3, 19};
   auto factor = Normals<float>(random_, 3);

@@ -25,6 +25,7 @@ OPERANDS = {
     "bk_clipped_gemm_add": (ops.clipped_gemm, [(2, 1, 3, 4), (2,), (2, 1, 3, 5), (1, 4, 5)]),
     "bk_direct_norm": (ops.direct_norm, [(2, 1, 3, 4), (2, 1, 3, 5)]),
     "bk_per_sample_grad": (ops.per_sample_grad, [(2, 1, 3, 4), (2, 1, 3, 5)]),
+    "bk_squared_norms": (ops.sum_of_squares, [(2, 3), (2, 5)]),
     "bk_weighted_sum": (ops.weighted_sum, [(2,), (2, NATIVE_ELEMENTS // 2)]),
     "bk_gaussian": (lambda x: ops.gaussian(x, KEY, 1.0), [(3, 4)]),
     "bk_chacha_bits": (lambda x: ops.chacha_bits(KEY, 9, stream=0, domain=1) + x, [()]),

@@ -19,8 +19,13 @@ from bk_jax import ops
 SHAPES = [(3,), (3, 5), (3, 2, 4), (1, 7), (3, 0), (3, 3, 1000), (2, 5, 7, 101)]
 
 
+@pytest.fixture(autouse=True)
+def _both(implementation):
+    """Every test runs with the custom calls and with their twins."""
+
+
 def squares(arrays):
-    out = jax.jit(lambda arrays: [ops.sum_of_squares(x) for x in arrays])(arrays)
+    out = fresh_jit(lambda arrays: [ops.sum_of_squares(x) for x in arrays])(arrays)
     return jax.tree.map(np.asarray, out)
 
 
@@ -60,11 +65,21 @@ def test_squares_that_underflow_stay_visible():
     assert norms.upper[1] == 0
 
 
+def test_squares_of_many_arrays_add_up(dtype):
+    arrays = [small_integers(i, (3, *shape[1:]), dtype) for i, shape in enumerate(SHAPES)]
+    estimate, upper = fresh_jit(ops.sum_of_squares)(*arrays)
+    true = sum(np.square(flat(array)).sum(1) for array in arrays)
+    assert estimate.dtype == upper.dtype == jnp.promote_types(dtype, jnp.float32)
+    np.testing.assert_array_equal(estimate, true)
+    assert np.all(upper >= true)
+    assert np.all(upper <= 1.001 * true)
+
+
 def test_squares_eval_shape_and_vmap():
     x = small_integers(0, (2, 3, 5), np.float32)
     norms = jax.eval_shape(ops.sum_of_squares, jnp.bfloat16(x[0]))
     assert (norms.estimate.shape, norms.upper.dtype) == ((3,), jnp.float32)
-    mapped = jax.jit(jax.vmap(ops.sum_of_squares))(x)
+    mapped = fresh_jit(jax.vmap(ops.sum_of_squares))(x)
     np.testing.assert_array_equal(mapped.estimate, np.square(x).sum(-1))
 
 
@@ -76,12 +91,12 @@ COMPILED = {}
     decades=st.floats(0, 15),
     exponent=st.integers(-10, 3),
 )
-def test_the_bound_is_never_below_the_truth(dtype, seed, decades, exponent):
+def test_the_bound_is_never_below_the_truth(implementation, dtype, seed, decades, exponent):
     rng = np.random.default_rng(seed)
     spread = 10.0 ** (-decades * rng.random((1, 60)))
     with np.errstate(under="ignore"):
         x = (10.0**exponent * spread * rng.normal(size=(1, 60))).astype(dtype)
-    compiled = COMPILED.setdefault(dtype, jax.jit(ops.sum_of_squares))
+    compiled = COMPILED.setdefault((implementation, dtype), fresh_jit(ops.sum_of_squares))
     upper = Fraction(float(np.asarray(compiled(x).upper)[0]))
     true = sum(Fraction(float(v)) ** 2 for v in x[0])
     assert upper >= true
@@ -95,7 +110,7 @@ def any_size(monkeypatch):
     monkeypatch.setattr(sys.modules["bk_jax.ops.weighted_sum"], "NATIVE_ELEMENTS", 0)
 
 
-def test_weighted_sum_of_small_integers_is_exact(implementation, any_size, dtype):
+def test_weighted_sum_of_small_integers_is_exact(any_size, dtype):
     factor = np.float32([0.5, 0, 2])
     arrays = [small_integers(0, (3, *shape[1:]), dtype) for shape in SHAPES]
     outs = fresh_jit(lambda arrays: [ops.weighted_sum(factor, x) for x in arrays])(arrays)
@@ -105,8 +120,18 @@ def test_weighted_sum_of_small_integers_is_exact(implementation, any_size, dtype
         np.testing.assert_array_equal(out, expected, str(array.shape))
 
 
+def test_weighted_sums_of_many_arrays_are_those_of_each(dtype):
+    factor = np.float32([0.5, 0, 2])
+    arrays = [small_integers(i, (3, *shape[1:]), dtype) for i, shape in enumerate(SHAPES)]
+    outs = fresh_jit(ops.weighted_sums)(factor, arrays)
+    for array, out in zip(arrays, outs, strict=True):
+        assert out.dtype == jnp.promote_types(dtype, jnp.float32)
+        expected = np.tensordot(double(factor), double(array), axes=1)
+        np.testing.assert_array_equal(out, expected, str(array.shape))
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_weighted_sum_ignores_what_has_the_factor_zero(implementation, any_size, bad):
+def test_weighted_sum_ignores_what_has_the_factor_zero(any_size, bad):
     factor = np.float32([0.5, 0, 2])
     x = normals(0, (3, 5, 7), np.float32)
     broken = x.copy()
@@ -115,12 +140,12 @@ def test_weighted_sum_ignores_what_has_the_factor_zero(implementation, any_size,
     assert_bits_equal(compiled(factor, broken), compiled(factor, x))
 
 
-def test_weighted_sum_of_no_examples(implementation, any_size):
+def test_weighted_sum_of_no_examples(any_size):
     out = fresh_jit(ops.weighted_sum)(np.zeros(0, np.float32), np.zeros((0, 3), np.float32))
     assert_bits_equal(out, np.zeros(3, np.float32))
 
 
-def test_weighted_sum_is_close_and_repeatable(implementation, any_size):
+def test_weighted_sum_is_close_and_repeatable(any_size):
     factor, x = np.linspace(0, 1, 50).astype(np.float32), normals(0, (50, 9, 11), np.float32)
     compiled = fresh_jit(ops.weighted_sum)
     out = compiled(factor, x)

@@ -44,7 +44,8 @@ def dense(a: jax.Array, g: jax.Array) -> Any:
 
 def stored(factor: jax.Array, grads: jax.Array) -> Any:
     """Sums of gradients that were stored."""
-    return ops.weighted_sum(factor, grads), ops.weighted_sum(factor + 1, grads)
+    norms = ops.sum_of_squares(grads, 2 * grads)
+    return norms, ops.weighted_sums(factor, [grads, grads + 1]), ops.weighted_sum(factor, grads)
 
 
 def lookups(ids: jax.Array, g: jax.Array, left: jax.Array, right: jax.Array) -> Any:

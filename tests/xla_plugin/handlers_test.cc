@@ -218,6 +218,48 @@ TEST(PerSampleHandlersTest, ComputeForEveryType) {
   EXPECT_EQ(*sum.data<float>(), 35);
 }
 
+TEST(PerSampleHandlersTest, ManyArraysInOneCall) {
+  TestBuffer factor(ffi::F32, {1}), x(ffi::F32, {1, 1}), y(ffi::F32, {1});
+  TestBuffer sum_x(ffi::F32, {1}), sum_y(ffi::F32, {});
+  TestBuffer sq_norm(ffi::F32, {1}), upper(ffi::F32, {1});
+  *factor.data<float>() = 5;
+  *x.data<float>() = 7;
+  *y.data<float>() = 2;
+  ASSERT_TRUE(RunCpu("bk_weighted_sum", {factor, x, y}, {sum_x, sum_y}).ok());
+  EXPECT_EQ(*sum_x.data<float>(), 35);
+  EXPECT_EQ(*sum_y.data<float>(), 10);
+  ASSERT_TRUE(RunCpu("bk_squared_norms", {x, y}, {sq_norm, upper}).ok());
+  EXPECT_EQ(*sq_norm.data<float>(), 53);
+  EXPECT_GE(*upper.data<float>(), 53);
+}
+
+TEST(PerSampleHandlersTest, ManyArraysMustGoTogether) {
+  const ffi::DataType f32 = ffi::F32;
+  const TestBuffer b(f32, {2}), x(f32, {2, 5}), sum(f32, {5});
+  const TestBuffer other_batch(f32, {3, 5}), other_type(ffi::F64, {2, 5});
+  const auto sums = [&](const TestBuffer& more) {
+    return std::string(
+        RunCpu("bk_weighted_sum", {b, x, more}, {sum, sum}).message());
+  };
+  EXPECT_EQ(sums(other_batch),
+            "bk_weighted_sum: x: expected f32[2,5], got f32[3,5]");
+  EXPECT_EQ(sums(other_type),
+            "bk_weighted_sum: x: expected f32[2,5], got f64[2,5]");
+  EXPECT_EQ(RunCpu("bk_weighted_sum", {b, x, x}, {sum}).message(),
+            "bk_weighted_sum: number of results: expected 2, got 1");
+  const auto norms = [&](const TestBuffer& more) {
+    return std::string(RunCpu("bk_squared_norms", {x, more}, {b, b}).message());
+  };
+  EXPECT_EQ(norms(other_batch),
+            "bk_squared_norms: x: expected f32[2,5], got f32[3,5]");
+  EXPECT_EQ(norms(TestBuffer(f32, {})),
+            "bk_squared_norms: x: expected an axis of examples, got f32[]");
+  EXPECT_EQ(RunCpu("bk_squared_norms", {}, {b, b}).message(),
+            "bk_squared_norms: number of operands: expected 1, got 0");
+  EXPECT_EQ(RunCpu("bk_squared_norms", {x}, {b, sum}).message(),
+            "bk_squared_norms: sq_norm_upper: expected f32[2], got f32[5]");
+}
+
 TEST(PerSampleHandlersTest, NameOperationOperandExpectedAndGot) {
   const ffi::DataType f32 = ffi::F32;
   const TestBuffer a(f32, {2, 1, 3, 4}), g(f32, {2, 1, 3, 5}), b(f32, {2});

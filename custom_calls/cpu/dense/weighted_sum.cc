@@ -1,11 +1,10 @@
 #include "custom_calls/cpu/dense/weighted_sum.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "custom_calls/cpu/float_environment.h"
 #include "custom_calls/cpu/live.h"
-#include "custom_calls/cpu/tiling.h"
+#include "custom_calls/cpu/pieces.h"
 
 namespace bk {
 namespace {
@@ -19,37 +18,39 @@ constexpr double kFlopsPerElement = 32;
 }  // namespace
 
 template <class T>
-void WeightedSum(const CpuKernels& kernels, Parallel& parallel,
-                 const WeightedSumShape& shape, const Accumulator<T>* factor,
-                 const T* x, Accumulator<T>* out) {
+void WeightedSums(const CpuKernels& kernels, Parallel& parallel, int64_t batch,
+                  const Accumulator<T>* factor,
+                  const std::vector<SumArray<T>>& arrays) {
   using Acc = Accumulator<T>;
-  const std::vector<LiveExample<Acc>> live = FindLive(shape.batch, factor);
+  const std::vector<LiveExample<Acc>> live = FindLive(batch, factor);
+  const auto live_count = static_cast<int64_t>(live.size());
   if (live.empty()) {
-    std::fill_n(out, shape.size, Acc{0});
+    for (const auto& array : arrays) std::fill_n(array.out, array.size, Acc{0});
     return;
   }
-  const SumTask<T> task = {x, live.data(), static_cast<int64_t>(live.size()),
-                           shape.size, out};
+  const Pieces pieces(arrays, kChunk);
   const double flops =
-      kFlopsPerElement *
-      static_cast<double>(task.live_count * std::min(shape.size, kChunk));
+      kFlopsPerElement * static_cast<double>(live_count) * pieces.MeanSize();
   const auto body = [&](int64_t begin, int64_t end) {
     const ScopedFloatEnvironment environment;
-    for (int64_t chunk = begin; chunk < end; ++chunk) {
-      KernelsFor<T>(kernels).weighted_sum_chunk(
-          task, chunk * kChunk, std::min((chunk + 1) * kChunk, shape.size));
+    for (int64_t item = begin; item < end; ++item) {
+      const Piece piece = pieces[item];
+      const auto& [x, size, out] = arrays[piece.array];
+      const SumTask<T> task = {x, live.data(), live_count, size, out};
+      KernelsFor<T>(kernels).weighted_sum_chunk(task, piece.begin, piece.end);
     }
   };
-  parallel.For(CeilDiv(shape.size, kChunk), flops, body);
+  parallel.For(pieces.Count(), flops, body);
 }
 
-template void WeightedSum(const CpuKernels&, Parallel&, const WeightedSumShape&,
-                          const float*, const float*, float*);
-template void WeightedSum(const CpuKernels&, Parallel&, const WeightedSumShape&,
-                          const float*, const BFloat16*, float*);
-template void WeightedSum(const CpuKernels&, Parallel&, const WeightedSumShape&,
-                          const float*, const Float16*, float*);
-template void WeightedSum(const CpuKernels&, Parallel&, const WeightedSumShape&,
-                          const double*, const double*, double*);
+#define BK_INSTANTIATE(T)                                           \
+  template void WeightedSums(const CpuKernels&, Parallel&, int64_t, \
+                             const Accumulator<T>*,                 \
+                             const std::vector<SumArray<T>>&)
+BK_INSTANTIATE(float);
+BK_INSTANTIATE(BFloat16);
+BK_INSTANTIATE(Float16);
+BK_INSTANTIATE(double);
+#undef BK_INSTANTIATE
 
 }  // namespace bk

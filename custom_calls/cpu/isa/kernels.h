@@ -37,6 +37,8 @@ struct ElementKernels {
   // Elements [begin, end) of a sum with at least one live example.
   void (*weighted_sum_chunk)(const SumTask<T>& task, int64_t begin,
                              int64_t end);
+  // |x[0:count]|^2 in double.
+  double (*squares)(const T* x, int64_t count);
   void (*gaussian)(const GaussianTask<T>& task);
   SparseKernels<T> sparse;
   ConvKernels<T> conv;

@@ -27,9 +27,9 @@ inline constexpr ConvKernels<T> kConvKernels = {
 
 template <class T>
 inline constexpr ElementKernels<T> kElementKernels = {
-    GhostTileRow<T>,    GhostSingle<T>,    Spread<T>,
-    ClippedGemmTile<T>, ProductTile<T>,    WeightedSumChunk<T>,
-    GaussianRange<T>,   kSparseKernels<T>, kConvKernels<T>};
+    GhostTileRow<T>,   GhostSingle<T>,      Spread<T>,      ClippedGemmTile<T>,
+    ProductTile<T>,    WeightedSumChunk<T>, WideSquares<T>, GaussianRange<T>,
+    kSparseKernels<T>, kConvKernels<T>};
 
 inline constexpr CpuKernels Table(const char* name) {
   return {name,

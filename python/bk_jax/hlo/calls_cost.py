@@ -109,6 +109,11 @@ def _twice(operand: int) -> Callable[[Instruction, Shapes], int]:
     return lambda call, operands: 2 * operands[operand].size
 
 
+def _twice_from(first: int) -> Callable[[Instruction, Shapes], int]:
+    """The same for an operand and all that follow."""
+    return lambda call, operands: 2 * sum(operand.size for operand in operands[first:])
+
+
 def _numbers(call: Instruction, name: str) -> list[int]:
     """One positive integer, as `2 : i64`, or three, as `dense<[1, 3, 3]> : tensor<3xi64>`."""
     value, _, kind = call.attributes[name].partition(" : ")
@@ -132,7 +137,8 @@ _MODELS: dict[str, Callable[[Instruction, Shapes], int]] = {
     "bk_embedding_norm": _twice(1),
     "bk_clipped_scatter": _twice(2),
     "bk_tied_cross": _tied_cross,
-    "bk_weighted_sum": _twice(1),
+    "bk_squared_norms": _twice_from(0),
+    "bk_weighted_sum": _twice_from(1),
     "bk_clip_factor": _twice(0),
     "bk_gaussian": _twice(0),
 }

@@ -20,7 +20,7 @@ from bk_jax.ops.ghost_norm import ghost_norm
 from bk_jax.ops.per_sample_grad import per_sample_grad
 from bk_jax.ops.sum_of_squares import sum_of_squares
 from bk_jax.ops.tied_cross import tied_cross
-from bk_jax.ops.weighted_sum import weighted_sum
+from bk_jax.ops.weighted_sum import weighted_sum, weighted_sums
 
 __all__ = [
     "Window",
@@ -41,4 +41,5 @@ __all__ = [
     "sum_of_squares",
     "tied_cross",
     "weighted_sum",
+    "weighted_sums",
 ]

@@ -1,4 +1,4 @@
-"""Sum of squares: squared norms of per-example gradients that exist in memory."""
+"""Sum of squares: squared norms of per-example gradients that exist in memory, one array or many."""
 
 from __future__ import annotations
 
@@ -7,16 +7,38 @@ import math
 import jax
 import jax.numpy as jnp
 
+from bk_jax import _native
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, inflate
 from bk_jax.repeated import repeated
 
 
-@repeated()
-def sum_of_squares(gradients: jax.Array) -> SquaredNorms:
-    """Squared norms `[B]` of per-example gradients `[B, ...]`.
+def sum_of_squares(*gradients: jax.Array) -> SquaredNorms:
+    """Squared norms `[B]` of per-example gradients `[B, ...]`, added up over arrays of one dtype.
 
-    Axes are reduced one at a time with barriers between them, so that no partial sum is longer than
-    the axes together. This makes the bound provable whatever order XLA sums in.
+    >>> import jax.numpy as jnp
+    >>> bias, scale = jnp.asarray([[1.0, 2.0], [0.0, 0.0]]), jnp.asarray([[2.0], [3.0]])
+    >>> print(sum_of_squares(bias, scale).estimate)
+    [9. 9.]
+    """
+    dtype = accumulation_dtype(gradients[0].dtype)
+    out = jax.ShapeDtypeStruct((len(gradients[0]),), dtype)
+    found = _native.call("bk_squared_norms", sum_of_squares_twin, [out, out], *gradients)
+    return SquaredNorms(*found)
+
+
+def sum_of_squares_twin(*gradients: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same in plain JAX."""
+    parts = [_of_one(array) for array in gradients]
+    estimate, upper = (sum(each[1:], each[0]) for each in zip(*parts, strict=True))
+    return estimate, inflate(upper, len(parts)) if len(parts) > 1 else upper
+
+
+@repeated()
+def _of_one(gradients: jax.Array) -> SquaredNorms:
+    """Axes are reduced one at a time with barriers between them.
+
+    No partial sum is longer than the axes together, which makes the bound provable whatever order XLA
+    sums in.
     """
     dtype = accumulation_dtype(gradients.dtype)
     shape = gradients.shape[1:]

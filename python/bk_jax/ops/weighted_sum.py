@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from bk_jax import _native
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.repeated import repeated
 
-# Arrays with fewer elements are left to XLA, which fuses their sum with its neighbours.
+# A single array with fewer elements is left to XLA, which fuses its sum with its neighbours.
 NATIVE_ELEMENTS = 1 << 16
 
 
@@ -22,19 +23,29 @@ def weighted_sum(factor: jax.Array, gradients: jax.Array) -> jax.Array:
     >>> print(weighted_sum(jnp.asarray([2.0, 0.0]), jnp.asarray([[1.0, 3.0], [jnp.nan, 1.0]])))
     [2. 6.]
     """
-    dtype = accumulation_dtype(gradients.dtype)
-    factor = factor.astype(dtype)
     if gradients.size < NATIVE_ELEMENTS:
+        factor = factor.astype(accumulation_dtype(gradients.dtype))
         return weighted_sum_twin(factor, gradients)[0]
-    out = jax.ShapeDtypeStruct(gradients.shape[1:], dtype)
-    (total,) = _native.call("bk_weighted_sum", weighted_sum_twin, [out], factor, gradients)
-    return total
+    return weighted_sums(factor, [gradients])[0]
+
+
+def weighted_sums(factor: jax.Array, gradients: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+    """The same for many arrays of one dtype, in one call."""
+    dtype = accumulation_dtype(gradients[0].dtype)
+    outs = [jax.ShapeDtypeStruct(each.shape[1:], dtype) for each in gradients]
+    operands = (factor.astype(dtype), *gradients)
+    return _native.call("bk_weighted_sum", weighted_sum_twin, outs, *operands)
+
+
+def weighted_sum_twin(factor: jax.Array, *gradients: jax.Array) -> tuple[jax.Array, ...]:
+    """The same in plain JAX."""
+    return tuple(_of_one(factor, each) for each in gradients)
 
 
 @repeated()
-def weighted_sum_twin(factor: jax.Array, gradients: jax.Array) -> tuple[jax.Array]:
-    """The same in plain JAX; XLA's sum over the first of three axes is very slow on a CPU."""
+def _of_one(factor: jax.Array, gradients: jax.Array) -> jax.Array:
+    """XLA's sum over the first of three axes is very slow on a CPU."""
     shape = gradients.shape[1:]
     flat = gradients.reshape(len(gradients), math.prod(shape))
     scaled = flat.astype(factor.dtype) * factor[:, None]
-    return (jnp.sum(jnp.where(factor[:, None] != 0, scaled, 0), axis=0).reshape(shape),)
+    return jnp.sum(jnp.where(factor[:, None] != 0, scaled, 0), axis=0).reshape(shape)

@@ -10,7 +10,7 @@ away are never formed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from bk_jax.program.backward import Backward
 from bk_jax.program.replay import Book
 from bk_jax.program.trace import Traced
 from bk_jax.sharding.manual import NOT_MANUAL, Manual
+from bk_jax.sharding.partition import is_cut
 from bk_jax.summing.blocks import Kept, Tapped, keep, together
 from bk_jax.summing.norms import Measured, norms_by_group
 
@@ -97,8 +98,21 @@ def _back_propagate(
     """One forward and backward pass; each example's loss is multiplied by its weight, if given."""
     backward = Backward(task.traced, task.plan.sites(), tuple(task.plan.tapped))
     found = backward(task.arrays, examples, size, weights)
-    tapped: list[Kept] = [Tapped((leaf,), each) for leaf, each in found.leaves.items()]
-    return _Pass(found.losses, found.aux, _keep(task, found.book, found.taps), tapped)
+    blocks = _keep(task, found.book, found.taps)
+    return _Pass(found.losses, found.aux, blocks, _tapped(task, found.leaves))
+
+
+def _tapped(task: Task, gradients: Mapping[int, jax.Array]) -> list[Kept]:
+    """Gradients of tapped leaves; on one device those of a clip group and a dtype are together."""
+    apart = is_cut() or any(task.manual.parts(array) for array in task.arrays)
+    together: dict[Any, list[int]] = {}
+    for leaf, each in gradients.items():
+        alike = (task.clipping.groups[leaf], each.dtype, leaf if apart else None)
+        together.setdefault(alike, []).append(leaf)
+    return [
+        Tapped(tuple(leaves), tuple(gradients[leaf] for leaf in leaves))
+        for leaves in together.values()
+    ]
 
 
 def _scope_name(task: Task, step: str, leaves: Iterable[int]) -> str:

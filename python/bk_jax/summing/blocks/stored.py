@@ -20,34 +20,40 @@ from bk_jax.summing.kept import Cut, Kept
 
 @dataclasses.dataclass(frozen=True)
 class Tapped:
-    """Per-example gradients `[B, *shape]` of a leaf, from a tap on the leaf itself."""
+    """Per-example gradients `[B, *shape]` of leaves, from taps on the leaves themselves.
+
+    On one device the biases and scales of a network are one of these: two calls for all of them. On
+    many, each has one of its own, because each may be cut in a way of its own.
+    """
 
     leaves: tuple[int, ...]
-    gradients: jax.Array
+    gradients: tuple[jax.Array, ...]
 
     def squared_norms(self) -> SquaredNorms:
         """Of what will be added, so there is no other rounding to bound."""
-        return ops.sum_of_squares(self.gradients)
+        return ops.sum_of_squares(*self.gradients)
 
     def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
-        """A weighted sum."""
-        (leaf,) = self.leaves
-        return {leaf: weighted_sum(factor, self.gradients)}
+        """Weighted sums."""
+        if len(self.leaves) == 1:
+            return {self.leaves[0]: weighted_sum(factor, self.gradients[0])}
+        return dict(zip(self.leaves, ops.weighted_sums(factor, self.gradients), strict=True))
 
     @property
     def arrays(self) -> tuple[jax.Array, ...]:
         """The gradients."""
-        return (self.gradients,)
+        return self.gradients
 
     @property
     def cut(self) -> Cut:
         """In any way: an element has its own part of the norm."""
-        axes = _axes(self.gradients)
+        (gradients,) = self.gradients
+        axes = _axes(gradients)
         return Cut((" ".join(("b", *axes)),), axes)
 
     def on_device(self, shards: Shards, arrays: Sequence[jax.Array]) -> Sequence[Kept]:
         """A part of the gradients."""
-        return [dataclasses.replace(self, gradients=arrays[0])]
+        return [dataclasses.replace(self, gradients=tuple(arrays))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,13 +85,13 @@ class Stored:
     @property
     def cut(self) -> Cut:
         """Squared norms that are known are whole already."""
-        return Cut(("b", "b")) if self.squares else Tapped((), self.gradients).cut
+        return Cut(("b", "b")) if self.squares else Tapped((), (self.gradients,)).cut
 
     def on_device(self, shards: Shards, arrays: Sequence[jax.Array]) -> Sequence[Kept]:
         """A part of the gradients, or the squared norms of this device's examples."""
         if self.squares:
             return [Known(self.leaves, SquaredNorms(*arrays))]
-        return [Tapped(self.leaves, arrays[0])]
+        return [Tapped(self.leaves, tuple(arrays))]
 
 
 @dataclasses.dataclass(frozen=True)
