@@ -50,6 +50,21 @@ def test_the_compiled_program_holds_the_custom_calls_and_no_per_example_gradient
     assert not instantiated(shapes, params)
 
 
+@pytest.mark.native
+def test_microbatches_are_added_where_the_sum_stands():
+    """The gemm adds to the sum in its buffer: no gradient of a microbatch beside it, and no copy."""
+    params, batch = mlp(np.float32, SIZES), mlp_batch(BATCH, np.float32, SIZES, TOKENS)
+    grad_fn = bk_jax.clipped_value_and_grad(mlp_loss, microbatch_size=2)
+    hlo = jax.jit(grad_fn).lower(params, batch).compile().as_text()
+    calls = Counter(custom_calls(hlo))
+    assert (calls["bk_clipped_gemm_add"], calls["bk_clipped_gemm"]) == (2, 0)
+    gemms = [line for line in hlo.splitlines() if '"bk_clipped_gemm_add"' in line]
+    assert all("output_to_operand_aliasing={{}: (3, {})}" in line for line in gemms)
+    copied = [line for line in hlo.splitlines() if " copy(" in line]
+    weights = [f"f32[{','.join(map(str, params[name].shape))}]" for name in WEIGHTS]
+    assert not [line for line in copied if any(weight in line for weight in weights)]
+
+
 def test_the_search_finds_per_example_gradients():
     """The method that instantiates everything is caught by the same check."""
     params, batch = mlp(np.float32, SIZES), mlp_batch(BATCH, np.float32, SIZES, TOKENS)

@@ -30,8 +30,13 @@ def weighted_sum(factor: jax.Array, gradients: jax.Array) -> jax.Array:
 
 
 def weighted_sums(factor: jax.Array, gradients: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
-    """The same for many arrays of one dtype, in one call."""
+    """The same for many arrays of one dtype, in one call.
+
+    One example is scaled by XLA, together with the sum that its gradient is added to.
+    """
     dtype = accumulation_dtype(gradients[0].dtype)
+    if len(factor) == 1:
+        return weighted_sum_twin(factor.astype(dtype), *gradients)
     outs = [jax.ShapeDtypeStruct(each.shape[1:], dtype) for each in gradients]
     operands = (factor.astype(dtype), *gradients)
     return _native.call("bk_weighted_sum", weighted_sum_twin, outs, *operands)

@@ -56,6 +56,11 @@ class View:
     shape: Shape
     steps: tuple[Step | Unstack, ...] = ()
 
+    @property
+    def maps(self) -> bool:
+        """Whether anything is done to the leaf, or to the steps of a stack of them."""
+        return not all(isinstance(step, Unstack) for step in self.steps)
+
     def then(self, step: Step | Unstack, shape: Shape) -> View:
         """The view followed by one more step whose result has `shape`."""
         return View(self.leaf, shape, (*self.steps, step))

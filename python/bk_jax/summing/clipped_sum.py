@@ -59,12 +59,24 @@ class _Pass(NamedTuple):
     tapped: list[Kept]
 
 
-def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array) -> ClippedSum:
-    """The sum of clipped gradients over a batch; `examples` are the example arrays, batched."""
+def clipped_sum(
+    task: Task,
+    examples: Sequence[jax.Array],
+    is_padding: jax.Array,
+    start: Sequence[jax.Array] = (),
+) -> ClippedSum:
+    """The sum of clipped gradients over a batch.
+
+    Args:
+      task: what is to be done.
+      examples: the example arrays, batched.
+      is_padding: `[B]`.
+      start: sums of all leaves that these are added to, in place where that is possible.
+    """
     size = is_padding.shape[0]
     first = _back_propagate(task, examples, size)
     factors, norms = _clip(task, first, is_padding)
-    sums: dict[int, jax.Array] = {}
+    sums: dict[int, jax.Array] = dict(enumerate(start))
     for group in range(len(task.clipping.clip_norms)):
         factor = factors[:, group]
         if task.second_backward:
@@ -74,6 +86,8 @@ def clipped_sum(task: Task, examples: Sequence[jax.Array], is_padding: jax.Array
         else:
             _add_sums(task, first, group, factor, sums)
     for leaf in task.plan.unused:
+        if leaf in sums:
+            continue
         array = task.arrays[leaf]
         zeros = jnp.zeros(array.shape, accumulation_dtype(array.dtype))
         sums[leaf] = task.manual.vary(zeros, array)
@@ -178,6 +192,4 @@ def _add_sums(
         if task.clipping.groups[kept.leaves[0]] != group:
             continue
         with _scope(task, "sum", kept.leaves):
-            clipped = kept.clipped_sum(factor)
-        for leaf, part in clipped.items():
-            sums[leaf] = sums[leaf] + part if leaf in sums else part
+            sums.update(kept.clipped_sum(factor, sums))

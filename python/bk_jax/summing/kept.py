@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import jax
 
 from bk_jax.ops.numerics import SquaredNorms
 from bk_jax.sharding.partition import Shards
+
+Sums = Mapping[int, jax.Array]  # of leaves, by number
+
+
+def added(start: Sums, parts: Sums) -> dict[int, jax.Array]:
+    """The parts, each added to what there is of its leaf."""
+    return {leaf: start[leaf] + part if leaf in start else part for leaf, part in parts.items()}
 
 
 class Cut(NamedTuple):
@@ -35,8 +42,8 @@ class Kept(Protocol):
     def squared_norms(self) -> SquaredNorms:
         """Squared norms `[B]`."""
 
-    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
-        """The sum over examples of `factor[i]` times the gradient, for every leaf."""
+    def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
+        """The sum over examples of `factor[i]` times the gradient, for every leaf, added to `start`."""
 
     # For many devices:
 

@@ -28,9 +28,8 @@ def in_microbatches(
     padding = _stack(filled, count, strided)
 
     def step(sums: list[jax.Array], piece: tuple[list[jax.Array], jax.Array]) -> tuple:
-        result = clipped_sum(task, *piece)
-        total = [a + b for a, b in zip(sums, result.sums, strict=True)]
-        return total, result._replace(sums=[])
+        result = clipped_sum(task, *piece, start=sums)
+        return result.sums, result._replace(sums=[])
 
     zeros = [
         task.manual.vary(jnp.zeros(x.shape, accumulation_dtype(x.dtype)), x) for x in task.arrays

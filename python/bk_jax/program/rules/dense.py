@@ -78,12 +78,21 @@ class DenseUse:
         grouped = tap.reshape([self.result_shape[i] for i in self.result_order])
         return result + jnp.transpose(grouped, np.argsort(self.result_order).tolist())
 
+    @property
+    def _order(self) -> Dims:
+        """Axes of the weight in the order of `[n..., rows..., columns...]`."""
+        shared, contracted, free = self.weight_dims
+        return (*shared, *free, *contracted) if self.swap else (*shared, *contracted, *free)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether `to_weight` moves nothing."""
+        return list(self._order) == sorted(self._order)
+
     def to_weight(self, gradient: jax.Array, stack: Dims = ()) -> jax.Array:
         """Turns `[stack..., n..., rows..., columns...]` into `[stack..., *weight_shape]`."""
-        shared, contracted, free = self.weight_dims
-        order = (*shared, *free, *contracted) if self.swap else (*shared, *contracted, *free)
-        grouped = gradient.reshape(*stack, *self._lengths(order))
-        inverse = [len(stack) + int(i) for i in np.argsort(order)]
+        grouped = gradient.reshape(*stack, *self._lengths(self._order))
+        inverse = [len(stack) + int(i) for i in np.argsort(self._order)]
         return jnp.transpose(grouped, [*range(len(stack)), *inverse])
 
 

@@ -26,7 +26,7 @@ from bk_jax.program.rules.conv import ConvUse
 from bk_jax.program.sites import Path, ScanAxis, Site
 from bk_jax.sharding.partition import Rule, Shards, sharded
 from bk_jax.summing.blocks.stored import Stored, stack_lengths, to_leaves
-from bk_jax.summing.kept import Cut, Kept
+from bk_jax.summing.kept import Cut, Kept, Sums, added
 from bk_jax.summing.norms import add_up
 
 
@@ -58,14 +58,14 @@ class Conv:
             return _norms_of_sum(sites, self.operands)
         return _norms(sites[0], self.operands[0], "pixel_gram" if ghost else "direct")
 
-    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+    def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """The kernel gradient of the whole batch at the scaled output gradients."""
         sites = zip(self.block.sites, self.operands, strict=True)
         parts = [
             _to_weight(site, _kernel_sum(both.image, factor, both.gradient, site=site), ())
             for site, both in sites
         ]
-        return to_leaves(self.block, sum(parts[1:], parts[0]))
+        return added(start, to_leaves(self.block, sum(parts[1:], parts[0])))
 
     @property
     def arrays(self) -> tuple[jax.Array, ...]:

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import ops
-from bk_jax.ops.numerics import SquaredNorms
+from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
 from bk_jax.planning.plan import Block
 from bk_jax.program.sites import Path, Site
-from bk_jax.sharding.partition import Rule, Shards, sharded
+from bk_jax.sharding.partition import Rule, Shards, is_cut, sharded
 from bk_jax.summing.blocks.stored import Stored, join_scans, merge, stack_lengths, to_leaves
-from bk_jax.summing.kept import Cut, Kept
+from bk_jax.summing.kept import Cut, Kept, Sums, added
 from bk_jax.summing.norms import add_up
 
 POSITIONS = frozenset({"t"})
@@ -96,11 +96,23 @@ class Dense:
         norm = ops.ghost_norm if self.block.route == "ghost" else ops.direct_norm
         return norm(*self.operands.merged)
 
-    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
-        """One gemm over all examples."""
+    def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
+        """One gemm over all examples; it adds to what there is, if a leaf is the gradient as it is."""
+        if self.leaves[0] in start and self._adds_to(start[self.leaves[0]]):
+            return {self.leaves[0]: self._added_to(start[self.leaves[0]], factor)}
         left, right, lead = self.operands
         total = _gradient_sum(left, factor, right, lead=lead)
-        return to_leaves(self.block, to_weight(self.block.sites[0], total))
+        return added(start, to_leaves(self.block, to_weight(self.block.sites[0], total)))
+
+    def _adds_to(self, start: jax.Array) -> bool:
+        """Whether the gemm can add to a leaf's sum where it stands."""
+        alike = start.dtype == accumulation_dtype(*(array.dtype for array in self.arrays))
+        return alike and is_whole(self.block) and not is_cut()
+
+    def _added_to(self, start: jax.Array, factor: jax.Array) -> jax.Array:
+        left, right = self.operands.merged
+        shape = (left.shape[1], left.shape[3], right.shape[3])
+        return ops.clipped_gemm(left, factor, right, start.reshape(shape)).reshape(start.shape)
 
     @property
     def arrays(self) -> tuple[jax.Array, ...]:
@@ -182,6 +194,12 @@ def _site_operands(site: Site, activation: jax.Array, gradient: jax.Array) -> Op
     a, g = (join_scans(array, site.axes, own) for array in (activation, gradient))
     lead = own + len(stack_lengths(site.axes))
     return Operands(g, a, lead) if site.use.swap else Operands(a, g, lead)
+
+
+def is_whole(block: Block) -> bool:
+    """Whether the one leaf of a block has its elements in the order of `[n, rows, columns]`."""
+    site = block.sites[0]
+    return site.use.in_order and len(site.views) == 1 and not site.views[0].maps
 
 
 def to_weight(site: Site, gradient: jax.Array, batch: tuple[int, ...] = ()) -> jax.Array:

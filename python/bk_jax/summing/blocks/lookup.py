@@ -16,7 +16,7 @@ from bk_jax.program.sites import Path, ScanAxis, Site
 from bk_jax.repeated import repeated
 from bk_jax.sharding.partition import Rule, Shards, sharded
 from bk_jax.summing.blocks.stored import Stored, join_scans, merge, stack_lengths, to_leaves
-from bk_jax.summing.kept import Cut, Kept
+from bk_jax.summing.kept import Cut, Kept, Sums, added
 
 
 class Rows(NamedTuple):
@@ -42,11 +42,11 @@ class Lookup:
         """Rows that occur more than once in an example add up before squaring."""
         return ops.embedding_norm(*self.rows)
 
-    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+    def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """Scaled gradients scattered into the table."""
         ids, gradients = self.rows
         table = _scatter(ids, factor, gradients, rows=table_rows(self.block))
-        return to_leaves(self.block, to_weight(self.block.sites[0], table))
+        return added(start, to_leaves(self.block, to_weight(self.block.sites[0], table)))
 
     @property
     def arrays(self) -> tuple[jax.Array, ...]:

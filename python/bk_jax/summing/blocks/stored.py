@@ -15,7 +15,7 @@ from bk_jax.planning.plan import Block
 from bk_jax.program.sites import ScanAxis
 from bk_jax.program.views import transpose_view
 from bk_jax.sharding.partition import Rule, Shards, sharded
-from bk_jax.summing.kept import Cut, Kept
+from bk_jax.summing.kept import Cut, Kept, Sums, added
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +33,14 @@ class Tapped:
         """Of what will be added, so there is no other rounding to bound."""
         return ops.sum_of_squares(*self.gradients)
 
-    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+    def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """Weighted sums."""
+        return added(start, dict(zip(self.leaves, self._sums(factor), strict=True)))
+
+    def _sums(self, factor: jax.Array) -> Sequence[jax.Array]:
         if len(self.leaves) == 1:
-            return {self.leaves[0]: weighted_sum(factor, self.gradients[0])}
-        return dict(zip(self.leaves, ops.weighted_sums(factor, self.gradients), strict=True))
+            return [weighted_sum(factor, self.gradients[0])]
+        return ops.weighted_sums(factor, self.gradients)
 
     @property
     def arrays(self) -> tuple[jax.Array, ...]:
@@ -73,9 +76,9 @@ class Stored:
         """Of what will be added."""
         return self.squares or ops.sum_of_squares(self.gradients)
 
-    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+    def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """A weighted sum."""
-        return to_leaves(self.block, weighted_sum(factor, self.gradients))
+        return added(start, to_leaves(self.block, weighted_sum(factor, self.gradients)))
 
     @property
     def arrays(self) -> tuple[jax.Array, ...]:
@@ -105,7 +108,7 @@ class Known:
         """They are there."""
         return self.squares
 
-    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+    def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """Whoever has the gradients adds them up."""
         raise TypeError("squared norms alone have no sum")
 

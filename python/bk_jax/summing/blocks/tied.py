@@ -23,7 +23,7 @@ from bk_jax.program.sites import Path, Site
 from bk_jax.sharding.partition import WHOLE, Rule, Shards, sharded
 from bk_jax.summing.blocks import dense, lookup
 from bk_jax.summing.blocks.stored import Stored, merge, to_leaves
-from bk_jax.summing.kept import Cut, Kept
+from bk_jax.summing.kept import Cut, Kept, Sums, added
 
 LABELS = ("b n t r", "b n t p", "b s", "b s p")
 
@@ -53,10 +53,12 @@ class Tied:
         scale = own.upper + rows.upper + 2 * jnp.abs(cross.upper)
         return SquaredNorms(estimate, upper + 4 * unit_roundoff(scale.dtype) * scale)
 
-    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+    def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """A gemm and a scatter."""
         table = _table_sum(*self.arrays, factor)
-        return to_leaves(self.block, _lookup_sites(self.block)[0].use.to_weight(table))
+        return added(
+            start, to_leaves(self.block, _lookup_sites(self.block)[0].use.to_weight(table))
+        )
 
     @property
     def arrays(self) -> tuple[jax.Array, ...]:

@@ -17,7 +17,7 @@ from bk_jax.ops.numerics import SquaredNorms
 from bk_jax.sharding.partition import Shards
 from bk_jax.summing.blocks.dense import POSITIONS, Dense, Labels, Operands, joined, numbered
 from bk_jax.summing.blocks.stored import merge
-from bk_jax.summing.kept import Cut, Kept
+from bk_jax.summing.kept import Cut, Kept, Sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Together:
         gradients = [merge(gradient, self.lead) for gradient in self.gradients]
         return ops.ghost_norm(merge(self.activation, self.lead), jnp.concatenate(gradients, axis=3))
 
-    def clipped_sum(self, factor: jax.Array) -> dict[int, jax.Array]:
+    def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """Sums are made layer by layer."""
         raise TypeError("layers are together for their norms alone")
 
