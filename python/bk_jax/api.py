@@ -383,19 +383,33 @@ class DPValueAndGrad:
         >>> explanation.routes()
         {'bias': 'leaf', 'kernel': 'ghost'}
         """
-        explanations = []
+        prepared: list[tuple[Traced, Plan, Batching]] = []
 
-        def prepare(arrays: Any, kwargs: Any) -> None:
+        def prepare(arrays: Any, kwargs: Any) -> Any:
             call = read_call(self.loss_fn, self.signature, merge_arrays(args, arrays), kwargs)
             traced, plan = self._plan(call, self._clipping(call.parameters))
             batching = Batching(call.size)
             backward = Backward(traced, plan.sites(), tuple(plan.tapped))
-            backward.batched(batching, call.parameters.trainable_arrays(), call.examples)
-            found = make_explanation(traced, plan, call.size, batching.fallbacks)
-            explanations.append(found)
+            prepared.append((traced, plan, batching))
+            return backward.batched(
+                batching, call.parameters.trainable_arrays(), call.examples
+            )
 
-        jax.eval_shape(prepare, arrays_of(args), kwargs)
-        return explanations[0]
+        jaxpr, _ = _compat.trace(prepare, arrays_of(args), kwargs)
+        ((traced, plan, batching),) = prepared
+        rates = current_rates()
+        prediction = predict(
+            count_work(jaxpr),
+            plan,
+            traced.leaves,
+            batching.size,
+            rates,
+            has_noise=not is_zero(self.noise_multiplier),
+            passes=1 + groups if self.method.second_backward else 1,
+        )
+        return make_explanation(
+            traced, plan, batching.size, prediction, rates, batching.fallbacks
+        )
 
     def sensitivity(self, neighboring_relation: Any = "add_or_remove_one") -> Any:
         """How far one example can move the noiseless result, in Euclidean norm.

@@ -13,8 +13,8 @@ import textwrap
 from collections.abc import Sequence
 
 WIDTH = 120
-WIDE = ["parameter", "shape", "kind", "N", "T", "d", "p", "route", "extra flop", "share", "why"]
-WIDE += ["used at"]
+WIDE = ["parameter", "shape", "kind", "N", "T", "d", "p", "route", "extra flop", "share", "ms"]
+WIDE += ["why", "used at"]
 NARROW = [name for name in WIDE if name not in ("N", "T", "d", "p")]
 HINT = "more columns, and every line in full: .table(wide=True)"
 
