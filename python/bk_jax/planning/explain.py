@@ -144,7 +144,13 @@ def _si(value: float) -> str:
 def _milliseconds(seconds: float) -> str:
     """Two digits after the point below 10, and three digits in all above."""
     value = 1000 * seconds
-    return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
+    return (
+        f"{value:.2f}"
+        if abs(value) < 9.995
+        else f"{value:.1f}"
+        if abs(value) < 100
+        else f"{value:.0f}"
+    )
 
 
 def make_explanation(
@@ -180,9 +186,7 @@ def make_explanation(
     )
 
 
-def _rows(
-    leaves: Sequence[Leaf], plan: Plan, batch_size: int, prediction: Prediction
-) -> list[Row]:
+def _rows(leaves: Sequence[Leaf], plan: Plan, batch_size: int, prediction: Prediction) -> list[Row]:
     """One for each leaf, or for each of its blocks; without their shares."""
     blocks_of: dict[int, list[int]] = {}
     for number, block in enumerate(plan.blocks):

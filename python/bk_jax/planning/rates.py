@@ -10,12 +10,8 @@ import dataclasses
 import math
 from typing import Any
 
-import jax
-
-from bk_jax import _native
-from bk_jax.planning import stored_rates
-
 Table = tuple[tuple[int, float], ...]
+TABLES = ("convolution", "kernel_gradient", "ghost_norm", "conv_sum", "conv_norm")
 ADVICE = "bk_jax.calibrate() measures this machine"
 
 
@@ -68,7 +64,8 @@ class Rates:
     def faster(self, factor: float, keep: tuple[str, ...] = ()) -> Rates:
         """All rates times `factor`, but for those in `keep`.
 
-        >>> DEFAULTS["avx2"].faster(2.0).memory / DEFAULTS["avx2"].memory
+        >>> from bk_jax.planning.default_rates import AVX2
+        >>> AVX2.faster(2.0).memory / AVX2.memory
         2.0
         """
         new: dict[str, Any] = {}
@@ -115,38 +112,20 @@ def rate_at(table: Table, size: int) -> float:
     return before[1]
 
 
-def current_rates() -> Rates:
-    """Those of this machine: as `bk_jax.calibrate` stored them, or defaults. Never raises.
-
-    >>> current_rates().product > 0
-    True
-    """
-    if jax.default_backend() == "gpu":
-        return nominal_rates(jax.devices()[0].device_kind)
-    default = _default_rates()
-    found, problem = stored_rates.load()
-    if found is not None:
-        try:
-            return from_json(found)
-        except (KeyError, TypeError, ValueError):
-            problem = f"the calibration in {stored_rates.path()} cannot be read"
-    return dataclasses.replace(default, source=_joined(default.source, problem))
-
-
 def from_json(found: Any) -> Rates:
     """Rates from what `dataclasses.asdict` gave; an error if anything is missing or not positive."""
     values: dict[str, Any] = {}
     for field in names():
         value = found[field]
-        is_table = isinstance(getattr(DEFAULTS["avx2"], field), tuple)
-        values[field] = (
-            tuple((int(size), _positive(rate)) for size, rate in value)
-            if is_table
-            else _positive(value)
-        )
-        if values[field] == ():
-            raise ValueError(f"{field} has no sizes")
+        values[field] = _table(value) if field in TABLES else _positive(value)
     return Rates(source=str(found["source"]), is_measured=True, **values)
+
+
+def _table(found: Any) -> Table:
+    table = tuple(sorted((int(size), _positive(rate)) for size, rate in found))
+    if not table or table[0][0] < 1:
+        raise ValueError(f"expected pairs of a size and a rate, got {found!r}")
+    return table
 
 
 def _positive(value: Any) -> float:
@@ -154,63 +133,3 @@ def _positive(value: Any) -> float:
     if not 0 < number < math.inf:
         raise ValueError(f"expected a positive rate, got {value!r}")
     return number
-
-
-def _joined(source: str, problem: str) -> str:
-    return f"{source} ({problem})" if problem else source
-
-
-def _default_rates() -> Rates:
-    """By instruction set; the shipped numbers are of two cores."""
-    module = _native.library().module
-    isa = module.active_isa() if module is not None else "none"
-    rates = DEFAULTS["avx512" if isa in ("avx512", "amx") else "avx2"]
-    return rates.faster(stored_rates.cores() / 2, keep=("memory", "operation"))
-
-
-def nominal_rates(device: str) -> Rates:
-    """From the data sheet of a GPU: never measured.
-
-    >>> nominal_rates("NVIDIA H100 80GB HBM3").source
-    'nominal for an H100 GPU, not measured'
-    """
-    known = next((name for name in DATA_SHEETS if name in device), None)
-    tf32, bf16, memory = DATA_SHEETS[known or "A100"]
-    product, ours, moved = EFFICIENCY * tf32, OUR_EFFICIENCY * tf32, MEMORY_EFFICIENCY * memory
-    name = f"an {known} GPU" if known in ("A100", "H100") else f"a {known} GPU"
-    of = name if known else f"an A100 GPU, in place of {device!r}"
-    return Rates(
-        source=f"nominal for {of}, not measured",
-        product=product,
-        product_16=EFFICIENCY * bf16,
-        batched_product=product / 2,
-        weight_gradient=product,
-        convolution=((1, product),),
-        kernel_gradient=((1, product),),
-        clipped_gemm=ours,
-        direct_norm=ours,
-        ghost_norm=((16, ours / 4), (100, ours / 2), (256, ours)),
-        conv_sum=((1, ours),),
-        conv_norm=((1, ours),),
-        pixel_gram=ours,
-        memory=moved,
-        transcendental=moved / 8,  # bound by memory: an element is read and written
-        scatter=moved / 16,
-        noise=moved / 16,
-        operation=4e-6,
-    )
-
-
-# Dense peaks in flop/s (TF32, bfloat16) and bytes/s, from NVIDIA's data sheets of the SXM modules:
-# A100 80 GB, H100, and B200 (an eighth of HGX B200's, half of the sparse numbers).
-DATA_SHEETS = {
-    "A100": (156e12, 312e12, 2.0e12),
-    "H100": (495e12, 989e12, 3.35e12),
-    "B200": (1.1e15, 2.25e15, 8.0e12),
-}
-EFFICIENCY = 0.6  # of the peak, in products: an assumption
-OUR_EFFICIENCY = 0.4  # the same for our calls: an assumption
-MEMORY_EFFICIENCY = 0.8  # an assumption
-
-DEFAULTS: dict[str, Rates] = {"avx2": Rates("default for AVX2", *[1e11]*4, ((1,1e11),),((1,1e11),),1e11,1e11,((1,1e11),),((1,1e11),),((1,1e11),),1e11,1e10,1e9,1e9,1e9,1e-6)}
-DEFAULTS["avx512"] = DEFAULTS["avx2"]

@@ -97,7 +97,8 @@ def count_work(jaxpr: Any) -> Work:
     The branch of a `cond` with the most flops counts; the body of a `while` counts once.
 
     >>> import jax, jax.numpy as jnp
-    >>> work = count_work(jax.make_jaxpr(lambda x, w: jnp.tanh(x @ w))(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> layer = jax.make_jaxpr(lambda x, w: jnp.tanh(x @ w))
+    >>> work = count_work(layer(jnp.ones((2, 3)), jnp.ones((3, 5))))
     >>> work.flops, work.transcendental, work.operations
     (60, 10, 2)
     """
@@ -112,6 +113,11 @@ def _equation_work(eqn: Any) -> Work:
         return max(inner, key=lambda work: work.flops)
     if inner:
         return add_up(inner).times(_length(eqn))
+    return _own_work(eqn)
+
+
+def _own_work(eqn: Any) -> Work:
+    """Of an equation without a body."""
     if eqn.primitive in FREE:
         return Work()
     if flops := product_flops(eqn):
@@ -122,7 +128,9 @@ def _equation_work(eqn: Any) -> Work:
         return Work(fused=made, transcendental=elements, operations=1)
     if _is_elementwise(eqn):
         return Work(fused=made, operations=1)
-    return Work(moved=made + sum(_nbytes(var.aval) for var in eqn.invars), operations=1)
+    read = sum(_nbytes(var.aval) for var in eqn.invars)
+    window = math.prod(eqn.params.get("window_dimensions", ()))  # each element is read so often
+    return Work(moved=made + window * read, operations=1)
 
 
 def _length(eqn: Any) -> int:

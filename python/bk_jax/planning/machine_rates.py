@@ -1,19 +1,25 @@
-"""Stored rates: where a machine's calibration is kept between runs, as JSON.
+"""Machine rates: those of this machine, as a calibration stored them, or defaults.
 
-One file for each CPU, version of bk_jax and version of jaxlib: another one would be wrong.
+A calibration is a file of JSON in the user's cache, one for each CPU, version of bk_jax and version of
+jaxlib: another one would be wrong.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import platform
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
 
+import jax
 import jaxlib.version
+
+from bk_jax import _native
+from bk_jax.planning.default_rates import AVX2, AVX512, nominal_rates
+from bk_jax.planning.rates import Rates, from_json
 
 
 def cpu_name() -> str:
@@ -43,25 +49,40 @@ def path() -> Path:
     return Path(cache) / "bk_jax" / f"rates_{name}.json"
 
 
-def load() -> tuple[Any, str]:
-    """What the file holds, if anything, and what is wrong with it. Never raises."""
-    file = path()
+def current_rates() -> Rates:
+    """Those that `bk_jax.calibrate` stored, or defaults. Never raises.
+
+    >>> current_rates().product > 0
+    True
+    """
+    if jax.default_backend() == "gpu":
+        return nominal_rates(jax.devices()[0].device_kind)
+    default = _default_rates()
     try:
-        return json.loads(file.read_text()), ""
+        return from_json(json.loads(path().read_text()))
     except FileNotFoundError:
-        return None, ""
-    except (OSError, ValueError):
-        return None, f"the calibration in {file} cannot be read"
+        return default
+    except (OSError, ValueError, KeyError, TypeError):
+        problem = f"{default.source}, because {path()} cannot be read"
+        return dataclasses.replace(default, source=problem)
 
 
-def store(rates: Any) -> Path:
+def _default_rates() -> Rates:
+    """By instruction set; the shipped numbers are of two cores."""
+    module = _native.library().module
+    isa = module.active_isa() if module is not None else "none"
+    rates = AVX512 if isa in ("avx512", "amx") else AVX2
+    return rates.faster(cores() / 2, keep=("memory", "operation"))
+
+
+def store(rates: Rates) -> Path:
     """Writes the file whole or not at all; an `OSError` says which folder it needs."""
     file = path()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.stem, suffix=".new")
         with os.fdopen(handle, "w") as out:
-            json.dump(rates, out, indent=1)
+            json.dump(dataclasses.asdict(rates), out, indent=1)
         os.replace(temporary, file)
     except OSError as error:
         raise OSError(
