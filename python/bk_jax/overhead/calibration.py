@@ -105,7 +105,9 @@ def _rates(found: dict[str, tuple[int, float]]) -> Rates:
 
 
 def _trials() -> dict[str, Trial]:
-    trials = {**_products(), **_elements(), **_our_products()}
+    trials = {**_products(), **_elements(), "direct_norm": _direct_norm()}
+    for examples, length in ((TOKENS // 8, 1), (8, TOKENS // 8)):
+        trials |= _gradients(examples, length)
     for length in LENGTHS:
         trials[f"ghost_norm {length}"] = _ghost_norm(length)
     for side, channels in KERNELS:
@@ -128,17 +130,23 @@ def _products() -> dict[str, Trial]:
         "product": Trial(jnp.matmul, (x, w), flops),
         "product_16": Trial(jnp.matmul, short, flops),
         "batched_product": Trial(lambda q: q @ q.swapaxes(1, 2), (heads,), attention),
-        "weight_gradient": Trial(lambda a, g: a.T @ g, (x, x), flops),
     }
 
 
-def _our_products() -> dict[str, Trial]:
-    a = _normal(8, 1, TOKENS // 8, WIDTH)
-    flops = 2 * TOKENS * WIDTH * WIDTH
+def _gradients(examples: int, length: int) -> dict[str, Trial]:
+    """The gradient of a dense layer as XLA computes it, and its clipped sum."""
+    a, tokens = _normal(examples, 1, length, WIDTH), examples * length
+    rows, factor = a.reshape(tokens, WIDTH), jnp.full(examples, 0.5)
+    flops = 2 * tokens * WIDTH * WIDTH
     return {
-        "clipped_gemm": Trial(ops.clipped_gemm, (a, jnp.full(8, 0.5), a), flops),
-        "direct_norm": Trial(ops.direct_norm, (a, a), flops),
+        f"weight_gradient {tokens}": Trial(lambda a, g: a.T @ g, (rows, rows), flops, tokens),
+        f"clipped_gemm {tokens}": Trial(ops.clipped_gemm, (a, factor, a), flops, tokens),
     }
+
+
+def _direct_norm() -> Trial:
+    a = _normal(8, 1, TOKENS // 8, WIDTH)
+    return Trial(ops.direct_norm, (a, a), 2 * TOKENS * WIDTH * WIDTH)
 
 
 def _ghost_norm(length: int) -> Trial:

@@ -8,26 +8,27 @@ from __future__ import annotations
 from bk_jax.planning.rates import Rates
 
 # Products, ghost norms, direct norms, memory (weighted sums of 128 MB) and noise: docs/performance.md,
-# two cores of an AMD EPYC (Zen 3), 16 and 17 November 2026. Convolutions: our kernels alone, 55 to 75
-# GF/s of one core; XLA's kernel gradients by the ratios to them in the same document. Everything else
-# was measured on neither: it is that of AVX-512, relative to the product.
+# two cores of an AMD EPYC (Zen 3), 16 and 17 November 2026. Our convolutions: the kernels alone, 50 to
+# 75 GF/s of one core; XLA's kernel gradients by the ratios to them in the same document; pixel Gram
+# matrices as in cost.py. Everything else, and all convolutions of 16 pixels, was not measured there: it
+# is that of AVX-512, relative to the product.
 AVX2 = Rates(
     source="default for AVX2",
     product=148e9,
-    product_16=120e9,
-    batched_product=80e9,
-    weight_gradient=145e9,
-    convolution=((16, 70e9), (49, 95e9), (196, 130e9), (784, 140e9), (3136, 130e9)),
-    kernel_gradient=((16, 60e9), (49, 90e9), (196, 80e9), (784, 50e9), (3136, 50e9)),
-    clipped_gemm=148e9,
+    product_16=127e9,
+    batched_product=77e9,
+    weight_gradient=((128, 112e9), (1024, 145e9)),
+    convolution=((16, 67e9), (49, 93e9), (196, 130e9), (784, 140e9), (3136, 126e9)),
+    kernel_gradient=((16, 75e9), (49, 90e9), (196, 80e9), (784, 50e9), (3136, 50e9)),
+    clipped_gemm=((128, 141e9), (1024, 148e9)),
     direct_norm=150e9,
     ghost_norm=((16, 37e9), (100, 99e9), (256, 118e9), (1000, 127e9)),
-    conv_sum=((16, 45e9), (49, 100e9), (196, 125e9), (784, 130e9), (3136, 130e9)),
-    conv_norm=((16, 60e9), (49, 110e9), (196, 130e9), (784, 130e9), (3136, 130e9)),
+    conv_sum=((16, 33e9), (49, 100e9), (196, 125e9), (784, 130e9), (3136, 130e9)),
+    conv_norm=((16, 53e9), (49, 110e9), (196, 130e9), (784, 130e9), (3136, 130e9)),
     pixel_gram=75e9,
     memory=25e9,
     transcendental=1.4e9,
-    scatter=0.3e9,
+    scatter=0.26e9,
     noise=0.8e9,
     operation=1.2e-6,
 )
@@ -40,10 +41,10 @@ AVX512 = Rates(
     product=189e9,
     product_16=162e9,
     batched_product=98e9,
-    weight_gradient=186e9,
+    weight_gradient=((128, 151e9), (1024, 186e9)),
     convolution=((16, 86e9), (49, 119e9), (196, 166e9), (784, 179e9), (3136, 161e9)),
     kernel_gradient=((16, 96e9), (49, 123e9), (196, 135e9), (784, 110e9), (3136, 67e9)),
-    clipped_gemm=187e9,
+    clipped_gemm=((128, 170e9), (1024, 187e9)),
     direct_norm=185e9,
     ghost_norm=((16, 46e9), (100, 95e9), (256, 128e9), (1000, 150e9)),
     conv_sum=((16, 42e9), (49, 95e9), (196, 170e9), (784, 179e9), (3136, 166e9)),
@@ -84,10 +85,10 @@ def nominal_rates(device: str) -> Rates:
         product=product,
         product_16=EFFICIENCY * bf16,
         batched_product=product / 2,
-        weight_gradient=product,
+        weight_gradient=((1, product),),
         convolution=((1, product),),
         kernel_gradient=((1, product),),
-        clipped_gemm=ours,
+        clipped_gemm=((1, ours),),
         direct_norm=ours,
         ghost_norm=((16, ours / 4), (100, ours / 2), (256, ours)),
         conv_sum=((1, ours),),

@@ -11,7 +11,8 @@ import math
 from typing import Any
 
 Table = tuple[tuple[int, float], ...]
-TABLES = ("convolution", "kernel_gradient", "ghost_norm", "conv_sum", "conv_norm")
+TABLES = ("weight_gradient", "convolution", "kernel_gradient", "clipped_gemm", "ghost_norm")
+TABLES += ("conv_sum", "conv_norm")
 ADVICE = "bk_jax.calibrate() measures this machine"
 
 
@@ -24,10 +25,11 @@ class Rates:
       product: flops of XLA's product of two matrices in float32.
       product_16: the same in bfloat16.
       batched_product: of XLA's many small products, as in attention.
-      weight_gradient: of XLA's product that sums over tokens, the gradient of a dense layer.
+      weight_gradient: of XLA's product that sums over tokens, the gradient of a dense layer, by
+        tokens of the batch.
       convolution: of XLA's convolution and its gradient for images, by pixels of the result.
       kernel_gradient: of XLA's gradient of a convolution's kernel, by pixels.
-      clipped_gemm: of our weighted sum of gradients of a dense layer.
+      clipped_gemm: of our weighted sum of gradients of a dense layer, by tokens of the batch.
       direct_norm: of our gradients of single examples, kept or not.
       ghost_norm: of our norms from Gram matrices, by tokens.
       conv_sum: of our weighted sum of gradients of a kernel, by pixels.
@@ -45,10 +47,10 @@ class Rates:
     product: float
     product_16: float
     batched_product: float
-    weight_gradient: float
+    weight_gradient: Table
     convolution: Table
     kernel_gradient: Table
-    clipped_gemm: float
+    clipped_gemm: Table
     direct_norm: float
     ghost_norm: Table
     conv_sum: Table

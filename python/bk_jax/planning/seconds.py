@@ -123,12 +123,12 @@ def block_seconds(block: Block, batch_size: int, rates: Rates, *, shares_gram: b
 def _layer(block: Block, batch_size: int, rates: Rates, shares_gram: bool) -> Both:
     """A dense layer or a convolution."""
     cost = block.cost
-    kernels = _CONV if block.kind == "conv" else _DENSE
+    kernels, size = (_CONV, cost.t) if block.kind == "conv" else (_DENSE, batch_size * cost.t)
     flops = 2 * batch_size * cost.n * cost.t * cost.p * cost.d
     kept, stored = batch_size * cost.kept_bytes, cost.stored_bytes
 
     def seconds(name: str, nbytes: float) -> float:
-        return _limited(flops / _rate(rates, kernels[name], cost.t), nbytes, rates)
+        return _limited(flops / _rate(rates, kernels[name], size), nbytes, rates)
 
     plain = seconds("plain", kept + stored)
     if block.route == "store":
