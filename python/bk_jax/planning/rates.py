@@ -11,8 +11,10 @@ import math
 from typing import Any
 
 Table = tuple[tuple[int, float], ...]
-TABLES = ("weight_gradient", "convolution", "kernel_gradient", "clipped_gemm", "ghost_norm")
-TABLES += ("conv_sum", "conv_norm")
+TABLES = (
+    "weight_gradient", "convolution", "kernel_gradient", "clipped_gemm", "ghost_norm", "conv_sum",
+    "conv_norm",
+)  # fmt: skip
 ADVICE = "bk_jax.calibrate() measures this machine"
 
 
