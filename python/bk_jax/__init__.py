@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bk_jax._diagnose import diagnose
     from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
     from bk_jax.exporting import register_custom_calls
-    from bk_jax.overhead import tax
+    from bk_jax.overhead import calibrate, tax
     from bk_jax.program.shared_data import BatchSizedConstantWarning
 
 __version__ = "0.1.0"
@@ -21,6 +21,7 @@ __all__ = [
     "DPValueAndGrad",
     "Stats",
     "__version__",
+    "calibrate",
     "clipped_value_and_grad",
     "diagnose",
     "dp_value_and_grad",
@@ -36,6 +37,7 @@ _FUNCTIONS = {
     "BatchSizedConstantWarning": "program.shared_data",
     "DPValueAndGrad": "api",
     "Stats": "api",
+    "calibrate": "overhead",
     "clipped_value_and_grad": "api",
     "diagnose": "_diagnose",
     "dp_value_and_grad": "api",

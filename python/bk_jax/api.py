@@ -11,14 +11,17 @@ from typing import Any, NamedTuple, SupportsIndex
 import jax
 import jax.numpy as jnp
 
-from bk_jax import validate
+from bk_jax import _compat, validate
 from bk_jax.clip import Clipping, ClippingFunction, make_clipping
 from bk_jax.fitting import largest_fitting
 from bk_jax.noise import add_noise
 from bk_jax.planning.explain import Explanation, make_explanation
+from bk_jax.planning.machine_rates import current_rates
 from bk_jax.planning.methods import Method, get_method
 from bk_jax.planning.plan import Plan, make_plan
 from bk_jax.planning.routes import force_routes
+from bk_jax.planning.seconds import predict
+from bk_jax.planning.work import count_work
 from bk_jax.program.backward import Backward
 from bk_jax.program.batching import Batching
 from bk_jax.program.call import Call, read_call, trace_call
@@ -383,19 +386,27 @@ class DPValueAndGrad:
         >>> explanation.routes()
         {'bias': 'leaf', 'kernel': 'ghost'}
         """
-        explanations = []
+        prepared: list[tuple[Traced, Plan, Batching]] = []
 
-        def prepare(arrays: Any, kwargs: Any) -> None:
+        def prepare(arrays: Any, kwargs: Any) -> Any:
             call = read_call(self.loss_fn, self.signature, merge_arrays(args, arrays), kwargs)
             traced, plan = self._plan(call, self._clipping(call.parameters))
             batching = Batching(call.size)
             backward = Backward(traced, plan.sites(), tuple(plan.tapped))
-            backward.batched(batching, call.parameters.trainable_arrays(), call.examples)
-            found = make_explanation(traced, plan, call.size, batching.fallbacks)
-            explanations.append(found)
+            prepared.append((traced, plan, batching))
+            return backward.batched(batching, call.parameters.trainable_arrays(), call.examples)
 
-        jax.eval_shape(prepare, arrays_of(args), kwargs)
-        return explanations[0]
+        jaxpr, _ = _compat.trace(prepare, arrays_of(args), kwargs)
+        ((traced, plan, batching),) = prepared
+        groups = len(jax.tree_util.tree_leaves(self.l2_clip_norm))
+        twice = self.method.second_backward and traced.is_surely_linear
+        rates = current_rates()
+        prediction = predict(
+            count_work(jaxpr), plan, traced.leaves, batching.size, rates,
+            has_noise=validate.concrete(self.noise_multiplier, "noise_multiplier") != 0.0,
+            passes=1 + groups if twice else 1,
+        )  # fmt: skip
+        return make_explanation(traced, plan, batching.size, prediction, rates, batching.fallbacks)
 
     def sensitivity(self, neighboring_relation: Any = "add_or_remove_one") -> Any:
         """How far one example can move the noiseless result, in Euclidean norm.

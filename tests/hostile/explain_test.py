@@ -144,7 +144,7 @@ def explanation():
 def test_a_table_fits_in_120_columns():
     lines = str(explanation()).splitlines()
     assert max(map(len, lines)) <= 120
-    header = "parameter shape kind route extra flop share why used at"
+    header = "parameter shape kind route extra flop share ms why used at"
     assert lines[0].split() == header.split()
     assert any("query_b" in line and "explain_test.py:" in line for line in lines)
     assert "more columns, and every line in full: .table(wide=True)" in lines[-1]
@@ -165,7 +165,7 @@ def test_a_long_warning_is_wrapped():
 def test_the_rest_comes_on_request():
     found = explanation()
     text = found.table(wide=True)
-    header = "parameter shape kind N T d p route extra flop share why used at"
+    header = "parameter shape kind N T d p route extra flop share ms why used at"
     assert text.splitlines()[0].split() == header.split()
     for row in found.rows:
         assert row.path in text

@@ -74,6 +74,7 @@ def test_text():
             "extra",
             "flop",
             "share",
+            "ms",
             "why",
             "used",
             "at",
@@ -84,8 +85,49 @@ def test_text():
     cells = re.split(r"  +", kernel)
     assert cells[:8] == ["kernel", "4x5", "dense", "1", "3", "4", "5", "ghost"]
     assert cells[8] == "864"
-    assert "8 examples: 2.88 kflop without privacy" in lines[-1]
+    assert "8 examples: 2.88 kflop without privacy" in lines[-2]
+    assert re.match(r"predicted: [\d.]+ ms without privacy, [\d.]+ ms with it \(", lines[-1])
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_seconds_add_up():
+    """The rows, what both steps have in common, and the clip factors, which are no row's."""
+    with_noise, without = explain(), explain(noise_multiplier=0.0)
+    for found in (with_noise, without):
+        extra = found.private_seconds - found.plain_seconds
+        assert 0 < extra - sum(row.seconds for row in found.rows) < extra
+        assert found.predicted_ratio == found.private_seconds / found.plain_seconds
+    assert with_noise.private_seconds > without.private_seconds
+    assert with_noise.plain_seconds == without.plain_seconds
+    noise = {row.path: row.seconds for row in with_noise.rows}["unused"]
+    assert noise > 0 == {row.path: row.seconds for row in without.rows}["unused"]
+
+
+def test_a_traced_noise_multiplier_counts_as_noise():
+    def with_noise(sigma):
+        found.append(explain(noise_multiplier=sigma).private_seconds)
+        return sigma
+
+    found = []
+    jax.eval_shape(with_noise, jnp.float32(1.0))
+    assert found == [explain().private_seconds]
+
+
+def test_a_second_back_propagation_takes_its_time():
+    one, two = (explain(method=name, noise_multiplier=0.0) for name in ("bk", "ghost_clip"))
+    assert one.plain_seconds == two.plain_seconds
+    assert two.private_seconds > one.private_seconds
+
+
+def test_the_loss_is_traced_once():
+    calls = []
+
+    def counted(params, ids):
+        calls.append(1)
+        return loss(params, ids)
+
+    bk_jax.dp_value_and_grad(counted).explain(PARAMS, IDS)
+    assert len(calls) == 1
 
 
 def test_json_has_everything():

@@ -7,17 +7,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bk_jax.overhead.calibration import calibrate
     from bk_jax.overhead.measure import tax
     from bk_jax.overhead.report import Row, StepMemory, Tax
     from bk_jax.overhead.timing import Timing
 
-__all__ = ["Row", "StepMemory", "Tax", "Timing", "tax"]
+__all__ = ["Row", "StepMemory", "Tax", "Timing", "calibrate", "tax"]
 
 _PLACES = {
     "Row": "report",
     "StepMemory": "report",
     "Tax": "report",
     "Timing": "timing",
+    "calibrate": "calibration",
     "tax": "measure",
 }
 

@@ -14,7 +14,9 @@ from bk_jax.planning.cost import LayerCost
 from bk_jax.planning.explain_table import Cells, html_table, narrow_table, wide_table
 from bk_jax.planning.flops import count_flops
 from bk_jax.planning.plan import Block, Plan
+from bk_jax.planning.rates import Rates
 from bk_jax.planning.routes import ALLOWED
+from bk_jax.planning.seconds import Both, Prediction
 from bk_jax.program.batching import Fallback
 from bk_jax.program.trace import Leaf, Traced
 
@@ -23,7 +25,11 @@ EXPENSIVE_LEAF_BYTES = 1 << 18  # a tapped leaf of this size per example is wort
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One parameter: its uses, its route, and flops and bytes per batch of the alternatives."""
+    """One parameter: its uses, its route, and flops and bytes per batch of the alternatives.
+
+    `seconds` is what privacy is predicted to add for it: norm, clipped sum and noise, minus the
+    gradient that the plain step computes instead.
+    """
 
     path: str
     shape: tuple[int, ...]
@@ -38,11 +44,15 @@ class Row:
     extra_flops: dict[str, int]
     extra_bytes: dict[str, int]
     share: float  # of the step's flops that the chosen route adds
+    seconds: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """The table and its totals; prints as text, shows as a table in a notebook."""
+    """The table and its totals; prints as text, shows as a table in a notebook.
+
+    Seconds are predictions for a step, by the rates that `rates` names (see `bk_jax.calibrate`).
+    """
 
     batch_size: int
     rows: tuple[Row, ...]
@@ -51,11 +61,19 @@ class Explanation:
     extra_bytes: int
     warnings: tuple[str, ...]
     fallbacks: tuple[str, ...] = ()  # equations whose batch is not where the plain step has it
+    plain_seconds: float = math.nan
+    private_seconds: float = math.nan
+    rates: str = ""
 
     @property
     def flops_ratio(self) -> float:
         """Flops of the private step divided by those of the ordinary one."""
         return 1 + self.extra_flops / max(self.non_private_flops, 1)
+
+    @property
+    def predicted_ratio(self) -> float:
+        """Predicted seconds of the private step divided by those of the ordinary one."""
+        return self.private_seconds / self.plain_seconds
 
     def routes(self) -> dict[str, str]:
         """The route of every parameter, by path; joined by + where its parts take several."""
@@ -86,9 +104,14 @@ class Explanation:
             f"{_si(self.extra_flops)}flop more with it ({self.flops_ratio:.3f}x), "
             f"{_si(self.extra_bytes)}B more kept"
         )
+        seconds = (
+            f"predicted: {_milliseconds(self.plain_seconds)} ms without privacy, "
+            f"{_milliseconds(self.private_seconds)} ms with it ({self.predicted_ratio:.2f}x); "
+            f"rates: {self.rates}"
+        )
         moved = f"batched by JAX's own rules, the rest in place: {', '.join(self.fallbacks)}"
         warnings = (f"warning: {text}" for text in self.warnings)
-        return [total, *([moved] if self.fallbacks else []), *warnings]
+        return [total, seconds, *([moved] if self.fallbacks else []), *warnings]
 
     def _repr_html_(self) -> str:
         return html_table(self._cells(), self._closing())
@@ -106,6 +129,7 @@ def _cells(row: Row) -> Cells:
         "route": row.route,
         "extra flop": _si(row.extra_flops[row.route]) if row.route in row.extra_flops else "0",
         "share": f"{100 * row.share:.1f}%",
+        "ms": _milliseconds(row.seconds),
         "why": row.why,
         "used at": ", ".join(row.uses),
     }
@@ -117,21 +141,29 @@ def _si(value: float) -> str:
     return f"{value / 1000**power:.3g} {'kMGTP'[power - 1] if power else ''}"
 
 
+def _milliseconds(seconds: float) -> str:
+    """Two digits after the point below 10, and three digits in all above."""
+    value = 1000 * seconds
+    return (
+        f"{value:.2f}"
+        if abs(value) < 9.995
+        else f"{value:.1f}"
+        if abs(value) < 100
+        else f"{value:.0f}"
+    )
+
+
 def make_explanation(
-    traced: Traced, plan: Plan, batch_size: int, fallbacks: Sequence[Fallback] = ()
+    traced: Traced,
+    plan: Plan,
+    batch_size: int,
+    prediction: Prediction,
+    rates: Rates,
+    fallbacks: Sequence[Fallback] = (),
 ) -> Explanation:
     """Describes a plan; an ordinary step has three times the flops of the traced forward pass."""
     ordinary = 3 * count_flops(traced.jaxpr) * batch_size
-    blocks_of: dict[int, list[Block]] = {}
-    for block in plan.blocks:
-        for index in block.leaves:
-            blocks_of.setdefault(index, []).append(block)
-    unpriced = []
-    for index, leaf in enumerate(traced.leaves):
-        blocks = blocks_of.get(index, [])
-        unpriced += [_block_row(traced.leaves, index, block, batch_size) for block in blocks]
-        if not blocks:
-            unpriced.append(_leaf_row(leaf, plan.tapped.get(index), batch_size))
+    unpriced = _rows(traced.leaves, plan, batch_size, prediction)
     extra = sum(row.extra_flops.get(row.route, 0) for row in unpriced)
     total = max(ordinary + extra, 1)
     rows = tuple(
@@ -140,7 +172,48 @@ def make_explanation(
     )
     extra_bytes = sum(row.extra_bytes.get(row.route, 0) for row in rows)
     named = tuple(f"{f.primitive} at {f.source}" for f in dict.fromkeys(fallbacks))
-    return Explanation(batch_size, rows, ordinary, extra, extra_bytes, _warnings(rows), named)
+    return Explanation(
+        batch_size,
+        rows,
+        ordinary,
+        extra,
+        extra_bytes,
+        _warnings(rows),
+        named,
+        prediction.plain,
+        prediction.private,
+        rates.describe(),
+    )
+
+
+def _rows(leaves: Sequence[Leaf], plan: Plan, batch_size: int, prediction: Prediction) -> list[Row]:
+    """One for each leaf, or for each of its blocks; without their shares."""
+    blocks_of: dict[int, list[int]] = {}
+    for number, block in enumerate(plan.blocks):
+        for index in block.leaves:
+            blocks_of.setdefault(index, []).append(number)
+    rows = []
+    for index, leaf in enumerate(leaves):
+        numbers = blocks_of.get(index, [])
+        own = [
+            dataclasses.replace(
+                _block_row(leaves, index, plan.blocks[number], batch_size),
+                seconds=_block_seconds(plan.blocks[number], index, prediction.blocks[number]),
+            )
+            for number in numbers
+        ]
+        if not numbers:
+            row = _leaf_row(leaf, plan.tapped.get(index), batch_size)
+            tapped = prediction.tapped.get(index, Both(0.0, 0.0))
+            own = [dataclasses.replace(row, seconds=tapped.private - tapped.plain)]
+        with_noise = own[0].seconds + prediction.noise[index]
+        rows += [dataclasses.replace(own[0], seconds=with_noise), *own[1:]]
+    return rows
+
+
+def _block_seconds(block: Block, index: int, both: Both) -> float:
+    """The block's, if the leaf is its first one: the others share them."""
+    return both.private - both.plain if block.leaves[0] == index else 0.0
 
 
 def _block_row(leaves: Sequence[Leaf], index: int, block: Block, batch_size: int) -> Row:

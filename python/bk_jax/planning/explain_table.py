@@ -13,13 +13,13 @@ import textwrap
 from collections.abc import Sequence
 
 WIDTH = 120
-WIDE = ["parameter", "shape", "kind", "N", "T", "d", "p", "route", "extra flop", "share", "why"]
-WIDE += ["used at"]
+WIDE = ["parameter", "shape", "kind", "N", "T", "d", "p", "route", "extra flop", "share", "ms"]
+WIDE += ["why", "used at"]
 NARROW = [name for name in WIDE if name not in ("N", "T", "d", "p")]
 HINT = "more columns, and every line in full: .table(wide=True)"
 
-_LONGEST = {"parameter": 34, "shape": 14}  # of the narrow table
-_PLACES = 30  # minimum room for where something is used
+_LONGEST = {"parameter": 30, "shape": 12}  # of the narrow table
+_PLACES = 24  # minimum room for where something is used
 _LIBRARY = re.compile(r" > \S+:\d+")
 _FOLDERS = re.compile(r"[^\s()]*/(?=[^/\s()]+:\d+)")
 _OUTER_FUNCTIONS = re.compile(r"[^\s()]*<locals>\.")

@@ -22,7 +22,8 @@ def count_flops(jaxpr: Any) -> int:
     return sum(_equation_flops(eqn) for eqn in inner.eqns)
 
 
-def _equation_flops(eqn: Any) -> int:
+def product_flops(eqn: Any) -> int:
+    """Flops of a matrix product or a convolution; 0 for any other equation."""
     if eqn.primitive is prims.dot_general_p:
         (contracted, _), _ = eqn.params["dimension_numbers"]
         depth = math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
@@ -31,8 +32,12 @@ def _equation_flops(eqn: Any) -> int:
         kernel = eqn.invars[1].aval.shape
         features = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]
         return 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // max(features, 1)
+    return 0
+
+
+def _equation_flops(eqn: Any) -> int:
     inner = [count_flops(sub) for sub in _compat.inner_jaxprs(eqn)]
     if not inner:
-        return 0
+        return product_flops(eqn)
     total = max(inner) if eqn.primitive is prims.cond_p else sum(inner)
     return total * eqn.params.get("length", 1) if eqn.primitive is prims.scan_p else total

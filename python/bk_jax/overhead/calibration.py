@@ -1,0 +1,210 @@
+"""Calibration: `bk_jax.calibrate`, the rates of this machine for the predictions of `explain`.
+
+Every kind of work runs next to one product of XLA's, so that a disturbance of the machine meets both:
+what is measured is a ratio, and only the product itself is measured in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bk_jax import ops, random
+from bk_jax.overhead.timing import compare_all
+from bk_jax.planning import machine_rates
+from bk_jax.planning.rates import Rates
+
+WIDTH = 768  # of dense layers
+TOKENS = 1024  # of a batch
+LENGTHS = (16, 128, 256, 1024)  # tokens of an example, for ghost norms
+IMAGES = 4
+KERNELS = ((56, 64), (28, 128), (14, 256), (7, 512), (4, 512))  # side of an image, channels
+ELEMENTS = 1 << 21  # of elementwise work
+ROWS = 8192  # of a table
+DRAWS = 4  # of noise
+CHAIN = 64  # operations one after the other
+
+
+class Trial(NamedTuple):
+    """A program, and how much work it does: flops, bytes or elements."""
+
+    run: Callable[..., Any]
+    args: tuple[Any, ...]
+    amount: float
+    size: int = 0  # where it stands in a table; 0: the rate is one number
+
+
+def calibrate(budget: float = 6.0, *, save: bool = True) -> Rates:
+    """Measures this machine for the predictions of `grad_fn.explain`, and keeps the rates.
+
+    Takes `budget` seconds and some for compiling, on a CPU. Run it once, when little else runs.
+
+    >>> import bk_jax
+    >>> rates = bk_jax.calibrate(budget=0.1, save=False)
+    >>> rates.product > 0, rates.source.startswith("calibrated on ")
+    (True, True)
+
+    Args:
+      budget: approximate seconds of measuring.
+      save: whether to store the rates for later runs, in the folder `bk_jax` of the user's cache
+        (`XDG_CACHE_HOME`, or `~/.cache`), for this CPU and these versions of bk_jax and jaxlib.
+
+    Returns:
+      The rates, a `bk_jax.planning.rates.Rates`.
+
+    Raises:
+      OSError: if they cannot be stored.
+      RuntimeError: if JAX does not run on a CPU.
+    """
+    if not isinstance(budget, (int, float)) or not budget > 0:
+        raise ValueError(f"budget must be a positive number of seconds, got {budget!r}.")
+    if jax.default_backend() != "cpu":
+        raise RuntimeError(
+            f"calibrate measures CPUs, but JAX runs on {jax.default_backend()!r}: predictions for "
+            "GPUs are from data sheets. Set JAX_PLATFORMS=cpu to calibrate the CPU."
+        )
+    rates = _rates(_measure(_trials(), budget))
+    if save:
+        machine_rates.store(rates)
+    return rates
+
+
+def _measure(trials: dict[str, Trial], budget: float) -> dict[str, tuple[int, float]]:
+    """Amount per second of each trial, with its size, by name."""
+    compiled = {name: _compiled(trial) for name, trial in trials.items()}
+    baseline = compiled["product"]
+    timings = compare_all(baseline, compiled, budget=budget)
+    seconds = min(timing.baseline for timing in timings.values())
+    found = {}
+    for name, timing in timings.items():
+        trial = trials[name]
+        took = seconds * (1.0 if name == "product" else timing.ratio)
+        rate = took / trial.amount if name == "operation" else trial.amount / took
+        found[name] = (trial.size, rate)
+    return found
+
+
+def _compiled(trial: Trial) -> Callable[[], Any]:
+    program = jax.jit(trial.run).lower(*trial.args).compile()
+    return lambda: program(*trial.args)
+
+
+def _rates(found: dict[str, tuple[int, float]]) -> Rates:
+    values: dict[str, Any] = {}
+    for name, (size, rate) in found.items():
+        field = name.split(" ")[0]
+        values[field] = (*values.get(field, ()), (size, rate)) if size else rate
+    tables = {field: tuple(sorted(v)) for field, v in values.items() if isinstance(v, tuple)}
+    return Rates(
+        source=f"calibrated on {machine_rates.cpu_name()}", is_measured=True, **{**values, **tables}
+    )
+
+
+def _trials() -> dict[str, Trial]:
+    trials = {**_products(), **_elements(), "direct_norm": _direct_norm()}
+    for examples, length in ((TOKENS // 8, 1), (8, TOKENS // 8)):
+        trials |= _gradients(examples, length)
+    for length in LENGTHS:
+        trials[f"ghost_norm {length}"] = _ghost_norm(length)
+    for side, channels in KERNELS:
+        trials |= _convolutions(side, channels)
+    return trials
+
+
+def _normal(*shape: int) -> jax.Array:
+    """Never zeros: some clocks rise when nothing toggles."""
+    return jnp.asarray(np.random.default_rng(0).standard_normal(shape, dtype=np.float32))
+
+
+def _products() -> dict[str, Trial]:
+    x, w = _normal(TOKENS, WIDTH), _normal(WIDTH, WIDTH)
+    flops = 2 * TOKENS * WIDTH * WIDTH
+    short = tuple(x.astype(jnp.bfloat16) for x in (x, w))
+    heads = _normal(96, 128, 64)
+    attention = 2 * 96 * 128 * 128 * 64
+    return {
+        "product": Trial(jnp.matmul, (x, w), flops),
+        "product_16": Trial(jnp.matmul, short, flops),
+        "batched_product": Trial(lambda q: q @ q.swapaxes(1, 2), (heads,), attention),
+    }
+
+
+def _gradients(examples: int, length: int) -> dict[str, Trial]:
+    """The gradient of a dense layer as XLA computes it, and its clipped sum."""
+    a, tokens = _normal(examples, 1, length, WIDTH), examples * length
+    rows, factor = a.reshape(tokens, WIDTH), jnp.full(examples, 0.5)
+    flops = 2 * tokens * WIDTH * WIDTH
+    return {
+        f"weight_gradient {tokens}": Trial(lambda a, g: a.T @ g, (rows, rows), flops, tokens),
+        f"clipped_gemm {tokens}": Trial(ops.clipped_gemm, (a, factor, a), flops, tokens),
+    }
+
+
+def _direct_norm() -> Trial:
+    a = _normal(8, 1, TOKENS // 8, WIDTH)
+    return Trial(ops.direct_norm, (a, a), 2 * TOKENS * WIDTH * WIDTH)
+
+
+def _ghost_norm(length: int) -> Trial:
+    a = _normal(TOKENS // length, 1, length, WIDTH)
+    flops = TOKENS * (length + 1) * 2 * WIDTH
+    return Trial(ops.ghost_norm, (a, a), flops, length)
+
+
+def _elements() -> dict[str, Trial]:
+    x = _normal(ELEMENTS)
+    table, ids = _normal(ROWS, 64), jnp.arange(2048) * 3 % ROWS
+    key = jax.random.key_data(random.key(0))
+    return {
+        "memory": Trial(lambda x, y: x * 3 + y, (x, x + 1), 12 * ELEMENTS),
+        "transcendental": Trial(jnp.tanh, (x,), ELEMENTS),
+        "scatter": Trial(lambda t, i: t.at[i].add(t[i]), (table, ids), 2048 * 64),
+        "noise": Trial(_noise, (x, key), DRAWS * ELEMENTS),
+        "operation": Trial(_chain, (_normal(8, 8),), CHAIN),
+    }
+
+
+def _noise(x: jax.Array, key: jax.Array) -> jax.Array:
+    """In place, but for the first draw: the array of a step is no longer needed either."""
+    for stream in range(DRAWS):
+        x = ops.gaussian(x, key, 0.5, stream=stream)
+    return x
+
+
+def _chain(x: jax.Array) -> jax.Array:
+    """Small products, each of which waits for the one before."""
+    for _ in range(CHAIN):
+        x = x @ x
+    return x
+
+
+def _convolutions(side: int, channels: int) -> dict[str, Trial]:
+    x, kernel = _normal(IMAGES, side, side, channels), _normal(3, 3, channels, channels)
+    images = x.reshape(IMAGES, 1, 1, side, side, channels)
+    window = ops.Window((1, 3, 3), low=(0, 1, 1))
+    flops, pixels = 2 * IMAGES * (side * channels * 3) ** 2, side * side
+    factor = jnp.full(IMAGES, 0.5)
+
+    def convolve(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=numbers)
+
+    def gradient(x: jax.Array, kernel: jax.Array) -> Any:
+        return jax.vjp(lambda kernel: convolve(x, kernel), kernel)[1](x)
+
+    programs: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "convolution": (convolve, (x, kernel)),
+        "kernel_gradient": (gradient, (x, kernel)),
+        "conv_sum": (lambda x, f: ops.conv_sum(x, f, x, window), (images, factor)),
+        "conv_norm": (lambda x: ops.conv_norm(x, x, window), (images,)),
+    }
+    made = {f"{n} {pixels}": Trial(*program, flops, pixels) for n, program in programs.items()}
+    if side == 14:
+        gram = IMAGES * pixels * (pixels + 1) * 2 * channels
+        run = lambda x: ops.conv_norm(x, x, window, "pixel_gram")  # noqa: E731
+        made["pixel_gram"] = Trial(run, (images,), gram)
+    return made
