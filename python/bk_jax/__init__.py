@@ -35,7 +35,7 @@ __all__ = [
 # module would put it in the function's place.
 _FUNCTIONS = {
     "BatchSizedConstantWarning": "program.shared_data",
-    "DPValueAndGrad": "api",
+    "DPValueAndGrad": "grad_fn",
     "Stats": "api",
     "calibrate": "overhead",
     "clipped_value_and_grad": "api",

@@ -17,6 +17,7 @@ from api.option_errors import OPTION_ERRORS
 PACKAGE = Path(bk_jax.__file__).parent
 MODULES = [
     "api.py",
+    "grad_fn.py",
     "clip.py",
     "planning/methods.py",
     "planning/routes.py",

@@ -22,6 +22,7 @@ LAYERS = (
     ("program",),
     ("planning",),
     ("summing", "fitting"),
+    ("grad_fn",),
     ("api",),
     ("privacy", "peft", "overhead"),
     ("sampling", "audit"),

@@ -111,7 +111,7 @@ def both(batch_size=4, length=32, route=None, rates=AVX512, **options):
     routes = {"kernel": route} if route else {}
     grad_fn = bk_jax.dp_value_and_grad(loss, routes=routes, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bk_jax.api.predict", spy)
+        patch.setattr("bk_jax.grad_fn.predict", spy)
         grad_fn.explain(params, floats(batch_size, length, dtype=np.int32))
     return found["prediction"]
 
@@ -188,7 +188,7 @@ def kernel_seconds(**rates):
         return jnp.sum(jnp.tanh(y))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bk_jax.api.current_rates", lambda: dataclasses.replace(SLOW, **rates))
+        patch.setattr("bk_jax.grad_fn.current_rates", lambda: dataclasses.replace(SLOW, **rates))
         grad_fn = bk_jax.clipped_value_and_grad(loss, routes={"*": rates.pop("route", "fused")})
         found = grad_fn.explain(floats(3, 3, 16, 16), floats(4, 14, 14, 16))
     return found.plain_seconds, found.private_seconds

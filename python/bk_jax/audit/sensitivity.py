@@ -12,11 +12,12 @@ import jax
 import numpy as np
 
 from bk_jax import random
-from bk_jax.api import DPValueAndGrad, dp_value_and_grad
+from bk_jax.api import dp_value_and_grad
 from bk_jax.audit.cause import likely_cause, padding_cause
 from bk_jax.audit.neighbours import Moved, Neighbours
 from bk_jax.audit.noise import check_noise
 from bk_jax.audit.subject import AuditError, Subject
+from bk_jax.grad_fn import DPValueAndGrad
 from bk_jax.ops.chacha import KEY_WORDS
 from bk_jax.program.shared_data import BatchSizedConstantWarning
 from bk_jax.program.trace import Signature

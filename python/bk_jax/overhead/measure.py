@@ -9,7 +9,8 @@ from typing import Any
 import jax
 
 from bk_jax import random
-from bk_jax.api import DPValueAndGrad, dp_value_and_grad
+from bk_jax.api import dp_value_and_grad
+from bk_jax.grad_fn import DPValueAndGrad
 from bk_jax.overhead import seconds as profiling
 from bk_jax.overhead import timing
 from bk_jax.overhead.attribution import Program, make_rows, read_program

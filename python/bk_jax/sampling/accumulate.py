@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax import validate
-from bk_jax.api import DPValueAndGrad
+from bk_jax.grad_fn import DPValueAndGrad
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.sampling.batches import Batch
 
