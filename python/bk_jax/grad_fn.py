@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -210,27 +211,32 @@ class DPValueAndGrad:
         >>> explanation.routes()
         {'bias': 'leaf', 'kernel': 'ghost'}
         """
-        prepared: list[tuple[Traced, Plan, Batching]] = []
+        explanations: list[Explanation] = []
 
-        def prepare(arrays: Any, kwargs: Any) -> Any:
+        def prepare(arrays: Any, kwargs: Any) -> None:
             call = read_call(self.loss_fn, self.signature, merge_arrays(args, arrays), kwargs)
-            traced, plan = self._plan(call, self._clipping(call.parameters))
-            batching = Batching(call.size)
-            backward = Backward(traced, plan.sites(), tuple(plan.tapped))
-            prepared.append((traced, plan, batching))
-            return backward.batched(batching, call.parameters.trainable_arrays(), call.examples)
+            explanations.append(self._explanation(call))
 
-        jaxpr, _ = _compat.trace(prepare, arrays_of(args), kwargs)
-        ((traced, plan, batching),) = prepared
+        jax.eval_shape(prepare, arrays_of(args), kwargs)
+        return explanations[0]
+
+    def _explanation(self, call: Call) -> Explanation:
+        """From the plan, and from the batched pass as a program: nothing of it is kept."""
+        traced, plan = self._plan(call, self._clipping(call.parameters))
+        batching = Batching(call.size)
+        backward = Backward(traced, plan.sites(), tuple(plan.tapped))
+        arrays = call.parameters.trainable_arrays()
+        batched = functools.partial(backward.batched, batching)
+        jaxpr, _ = _compat.trace(batched, arrays, call.examples)
         groups = len(jax.tree_util.tree_leaves(self.l2_clip_norm))
         twice = self.method.second_backward and traced.is_surely_linear
         rates = current_rates()
         prediction = predict(
-            count_work(jaxpr), plan, traced.leaves, batching.size, rates,
+            count_work(jaxpr), plan, traced.leaves, call.size, rates,
             has_noise=validate.concrete(self.noise_multiplier, "noise_multiplier") != 0.0,
             passes=1 + groups if twice else 1,
         )  # fmt: skip
-        return make_explanation(traced, plan, batching.size, prediction, rates, batching.fallbacks)
+        return make_explanation(traced, plan, call.size, prediction, rates, batching.fallbacks)
 
     def sensitivity(self, neighboring_relation: Any = "add_or_remove_one") -> Any:
         """How far one example can move the noiseless result, in Euclidean norm.

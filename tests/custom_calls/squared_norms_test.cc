@@ -78,8 +78,9 @@ TEST_P(SquaredNormsTest, ExactOnSmallIntegers) {
 TEST_P(SquaredNormsTest, TheBoundIsNeverBelowTheTruth) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
-    const std::vector<Array<T>> arrays = {Normals<T>(random_, 3 * 333),
-                                          Normals<T>(random_, 3 * 20000)};
+    const std::vector<Array<T>> arrays = {
+        Normals<T>(random_, int64_t{3} * 333),
+        Normals<T>(random_, int64_t{3} * 20000)};
     const auto norms = Measure(kernels(), serial_, 3, arrays);
     for (int64_t i = 0; i < 3; ++i) {
       const long double expected = Expected<T>(3, i, arrays);
@@ -94,7 +95,7 @@ TEST_P(SquaredNormsTest, WhatUnderflowsStaysVisible) {
   const auto tiny = std::numeric_limits<float>::denorm_min();
   const std::vector<Array<float>> arrays = {
       Filled<float>(2, [] { return 0.0F; }),
-      Filled<float>(2 * 5,
+      Filled<float>(int64_t{2} * 5,
                     [&, k = 0]() mutable { return k++ < 5 ? tiny : 0; })};
   const auto norms = Measure(kernels(), serial_, 2, arrays);
   EXPECT_GT(norms.upper[0], 0);
@@ -108,8 +109,9 @@ TEST_P(SquaredNormsTest, WhatUnderflowsStaysVisible) {
 
 TEST_P(SquaredNormsTest, ABadExampleIsAlone) {
   for (float bad : {NAN, HUGE_VALF}) {
-    std::vector<Array<float>> arrays = {Normals<float>(random_, 3 * 7),
-                                        Normals<float>(random_, 3 * 40)};
+    std::vector<Array<float>> arrays = {
+        Normals<float>(random_, int64_t{3} * 7),
+        Normals<float>(random_, int64_t{3} * 40)};
     const auto clean = Measure(kernels(), serial_, 3, arrays);
     arrays[1][40 + 5] = bad;
     const auto norms = Measure(kernels(), serial_, 3, arrays);
@@ -123,8 +125,9 @@ TEST_P(SquaredNormsTest, ABadExampleIsAlone) {
 }
 
 TEST_P(SquaredNormsTest, SameBitsForAnyNumberOfThreads) {
-  const std::vector<Array<float>> arrays = {Normals<float>(random_, 5 * 40000),
-                                            Normals<float>(random_, 5 * 100)};
+  const std::vector<Array<float>> arrays = {
+      Normals<float>(random_, int64_t{5} * 40000),
+      Normals<float>(random_, int64_t{5} * 100)};
   const auto expected = Measure(kernels(), serial_, 5, arrays);
   for (int threads : {1, 2, 5}) {
     StripedParallel striped(threads);

@@ -23,7 +23,9 @@ struct SquaredNormsCall : Call {
 
   absl::Status Check() {
     BK_RETURN_IF_ERROR(CheckArray(first));
-    for (const Buffer& x : more) BK_RETURN_IF_ERROR(CheckArray(x));
+    for (const Buffer& x : more) {
+      BK_RETURN_IF_ERROR(CheckArray(x));
+    }
     const ffi::DataType type = AccumulatorType(first);
     BK_RETURN_IF_ERROR(CheckShape(sq_norm, type, {first.dims[0]}));
     return CheckShape(sq_norm_upper, type, {first.dims[0]});

@@ -70,14 +70,17 @@ void SquaredNorms(const CpuKernels& kernels, Parallel& parallel, int64_t batch,
   }
 }
 
-#define BK_INSTANTIATE(T)                                           \
-  template void SquaredNorms(const CpuKernels&, Parallel&, int64_t, \
-                             const std::vector<ExampleRows<T>>&,    \
-                             Accumulator<T>*, Accumulator<T>*)
-BK_INSTANTIATE(float);
-BK_INSTANTIATE(BFloat16);
-BK_INSTANTIATE(Float16);
-BK_INSTANTIATE(double);
-#undef BK_INSTANTIATE
+template void SquaredNorms(const CpuKernels&, Parallel&, int64_t,
+                           const std::vector<ExampleRows<float>>&, float*,
+                           float*);
+template void SquaredNorms(const CpuKernels&, Parallel&, int64_t,
+                           const std::vector<ExampleRows<BFloat16>>&, float*,
+                           float*);
+template void SquaredNorms(const CpuKernels&, Parallel&, int64_t,
+                           const std::vector<ExampleRows<Float16>>&, float*,
+                           float*);
+template void SquaredNorms(const CpuKernels&, Parallel&, int64_t,
+                           const std::vector<ExampleRows<double>>&, double*,
+                           double*);
 
 }  // namespace bk

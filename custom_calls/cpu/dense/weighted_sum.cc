@@ -43,14 +43,13 @@ void WeightedSums(const CpuKernels& kernels, Parallel& parallel, int64_t batch,
   parallel.For(pieces.Count(), flops, body);
 }
 
-#define BK_INSTANTIATE(T)                                           \
-  template void WeightedSums(const CpuKernels&, Parallel&, int64_t, \
-                             const Accumulator<T>*,                 \
-                             const std::vector<SumArray<T>>&)
-BK_INSTANTIATE(float);
-BK_INSTANTIATE(BFloat16);
-BK_INSTANTIATE(Float16);
-BK_INSTANTIATE(double);
-#undef BK_INSTANTIATE
+template void WeightedSums(const CpuKernels&, Parallel&, int64_t, const float*,
+                           const std::vector<SumArray<float>>&);
+template void WeightedSums(const CpuKernels&, Parallel&, int64_t, const float*,
+                           const std::vector<SumArray<BFloat16>>&);
+template void WeightedSums(const CpuKernels&, Parallel&, int64_t, const float*,
+                           const std::vector<SumArray<Float16>>&);
+template void WeightedSums(const CpuKernels&, Parallel&, int64_t, const double*,
+                           const std::vector<SumArray<double>>&);
 
 }  // namespace bk
