@@ -8,6 +8,7 @@ allowed, because users' losses are free to use it.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -47,6 +48,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 IMPLEMENTATIONS = ["twin", pytest.param("native", marks=pytest.mark.native)]
+
+
+def pytest_collection_finish() -> None:
+    """The check for leaked tracers collects garbage at every trace: spare it all that was imported."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import functools
-import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -64,15 +63,6 @@ def make_case(model: Model) -> Case:
     norms = np.sqrt(oracle.squared_norms(list(truth.gradients.values()), len(truth.losses)))
     assert np.all(np.isfinite(norms) & (norms > 1e-3))
     return Case(model, truth, norms)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _frozen_heap() -> Iterator[None]:
-    """The check for leaked tracers collects garbage often: spare it all that was imported."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=lambda make: make.__name__)
