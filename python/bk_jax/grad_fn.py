@@ -134,6 +134,10 @@ class DPValueAndGrad:
         forced = force_routes(self.routes, traced.leaves)
         return traced, make_plan(found, traced.leaves, clipping.groups, self.method, forced)
 
+    def _goes_back_twice(self, traced: Traced) -> bool:
+        """Whether the sum comes from a second back-propagation, as the method wants."""
+        return self.method.second_backward and traced.is_surely_linear
+
     def _clipping(self, parameters: Parameters) -> Clipping:
         tree = parameters.treedef.children()[0] if self.single else parameters.treedef
         clip_norms = refuse_derivatives(self.l2_clip_norm)
@@ -145,8 +149,7 @@ class DPValueAndGrad:
         clipping = self._clipping(parameters)
         traced, plan = self._plan(call, clipping)
         arrays = [jnp.asarray(array) for array in parameters.trainable_arrays()]
-        twice = self.method.second_backward and traced.is_surely_linear
-        task = Task(traced, plan, clipping, twice, arrays, manual)
+        task = Task(traced, plan, clipping, self._goes_back_twice(traced), arrays, manual)
         size = 1 if self.method.loop else self._microbatch(call)
         if size is None or size >= call.size:
             result = clipped_sum(task, call.examples, is_padding)
@@ -229,12 +232,11 @@ class DPValueAndGrad:
         batched = functools.partial(backward.batched, batching)
         jaxpr, _ = _compat.trace(batched, arrays, call.examples)
         groups = len(jax.tree_util.tree_leaves(self.l2_clip_norm))
-        twice = self.method.second_backward and traced.is_surely_linear
         rates = current_rates()
         prediction = predict(
             count_work(jaxpr), plan, traced.leaves, call.size, rates,
             has_noise=validate.concrete(self.noise_multiplier, "noise_multiplier") != 0.0,
-            passes=1 + groups if twice else 1,
+            passes=1 + groups if self._goes_back_twice(traced) else 1,
         )  # fmt: skip
         return make_explanation(traced, plan, call.size, prediction, rates, batching.fallbacks)
 

@@ -66,7 +66,7 @@ MORE = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _caches() -> Iterator[None]:
     """JAX remembers traces, as it does for users: not while tracers are watched for leaks."""
     with jax.check_tracer_leaks(False):

@@ -23,9 +23,6 @@ def weighted_sum(factor: jax.Array, gradients: jax.Array) -> jax.Array:
     >>> print(weighted_sum(jnp.asarray([2.0, 0.0]), jnp.asarray([[1.0, 3.0], [jnp.nan, 1.0]])))
     [2. 6.]
     """
-    if gradients.size < NATIVE_ELEMENTS:
-        factor = factor.astype(accumulation_dtype(gradients.dtype))
-        return weighted_sum_twin(factor, gradients)[0]
     return weighted_sums(factor, [gradients])[0]
 
 
@@ -35,10 +32,11 @@ def weighted_sums(factor: jax.Array, gradients: Sequence[jax.Array]) -> tuple[ja
     One example is scaled by XLA, together with the sum that its gradient is added to.
     """
     dtype = accumulation_dtype(gradients[0].dtype)
-    if len(factor) == 1:
-        return weighted_sum_twin(factor.astype(dtype), *gradients)
-    outs = [jax.ShapeDtypeStruct(each.shape[1:], dtype) for each in gradients]
     operands = (factor.astype(dtype), *gradients)
+    is_small = len(gradients) == 1 and gradients[0].size < NATIVE_ELEMENTS
+    if is_small or len(factor) == 1:
+        return weighted_sum_twin(*operands)
+    outs = [jax.ShapeDtypeStruct(each.shape[1:], dtype) for each in gradients]
     return _native.call("bk_weighted_sum", weighted_sum_twin, outs, *operands)
 
 
