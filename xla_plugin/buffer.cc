@@ -53,6 +53,15 @@ absl::Status CheckShape(const Buffer& buffer, ffi::DataType type,
   return Mismatch(buffer, ShapeString(type, dims), ShapeString(buffer));
 }
 
+absl::Status CheckExamples(const Buffer& buffer, const Buffer& first) {
+  if (buffer.dims.size() == 0) {
+    return Mismatch(buffer, "an axis of examples", ShapeString(buffer));
+  }
+  std::vector<int64_t> expected(buffer.dims.begin(), buffer.dims.end());
+  expected[0] = first.dims[0];
+  return CheckShape(buffer, first.type, expected);
+}
+
 int64_t LengthOf(const Buffer& buffer) {
   return buffer.dims.size() == 1 ? buffer.dims[0] : 0;
 }

@@ -77,6 +77,10 @@ absl::Status CheckRank(const Buffer& buffer, size_t rank);
 absl::Status CheckShape(const Buffer& buffer, ffi::DataType type,
                         const std::vector<int64_t>& dims);
 
+// An array with an axis of examples, of the type of `first` and with as many
+// examples, whatever follows.
+absl::Status CheckExamples(const Buffer& buffer, const Buffer& first);
+
 // Length of a vector, 0 if it is none; whoever owns it checks its shape.
 int64_t LengthOf(const Buffer& buffer);
 

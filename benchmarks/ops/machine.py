@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import datetime
 import os
-import platform
 import sys
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 
 from bk_jax import _native
 from bk_jax.overhead.timing import Clock, Timing, compare
+from bk_jax.planning.machine_rates import cpu_name
 
 GEMM_SIZE = 2048
 
@@ -32,13 +32,6 @@ class Gemm(NamedTuple):
 
     timed: Timing
     rate: float
-
-
-def cpu_name() -> str:
-    """As the kernel of the operating system calls it."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def fma_peak() -> float:

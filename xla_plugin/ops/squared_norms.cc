@@ -22,22 +22,13 @@ struct SquaredNormsCall : Call {
   const Buffer& Typed() const { return first; }
 
   absl::Status Check() {
-    BK_RETURN_IF_ERROR(CheckArray(first));
+    BK_RETURN_IF_ERROR(CheckExamples(first, first));
     for (const Buffer& x : more) {
-      BK_RETURN_IF_ERROR(CheckArray(x));
+      BK_RETURN_IF_ERROR(CheckExamples(x, first));
     }
     const ffi::DataType type = AccumulatorType(first);
     BK_RETURN_IF_ERROR(CheckShape(sq_norm, type, {first.dims[0]}));
     return CheckShape(sq_norm_upper, type, {first.dims[0]});
-  }
-
-  absl::Status CheckArray(const Buffer& x) const {
-    if (x.dims.size() == 0) {
-      return Mismatch(x, "an axis of examples", ShapeString(x));
-    }
-    std::vector<int64_t> expected(x.dims.begin(), x.dims.end());
-    expected[0] = first.dims[0];
-    return CheckShape(x, first.type, expected);
   }
 
   template <class T>

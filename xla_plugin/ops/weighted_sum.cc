@@ -29,27 +29,16 @@ struct WeightedSumCall : Call {
       return Mismatch(Attribute("number of results"),
                       absl::StrCat(more.size() + 1), absl::StrCat(sums.size()));
     }
-    BK_RETURN_IF_ERROR(CheckExamples(first));
+    BK_RETURN_IF_ERROR(CheckExamples(first, first));
     BK_RETURN_IF_ERROR(
         CheckShape(factor, AccumulatorType(first), {first.dims[0]}));
     for (size_t k = 0; k < sums.size(); ++k) {
-      BK_RETURN_IF_ERROR(CheckArray(Array(k), sums[k]));
+      const Buffer& x = Array(k);
+      BK_RETURN_IF_ERROR(CheckExamples(x, first));
+      BK_RETURN_IF_ERROR(CheckShape(sums[k], AccumulatorType(first),
+                                    {x.dims.begin() + 1, x.dims.end()}));
     }
     return absl::OkStatus();
-  }
-
-  static absl::Status CheckExamples(const Buffer& x) {
-    if (x.dims.size() > 0) return absl::OkStatus();
-    return Mismatch(x, "an axis of examples", ShapeString(x));
-  }
-
-  absl::Status CheckArray(const Buffer& x, const Buffer& sum) const {
-    BK_RETURN_IF_ERROR(CheckExamples(x));
-    std::vector<int64_t> expected(x.dims.begin(), x.dims.end());
-    expected[0] = first.dims[0];
-    BK_RETURN_IF_ERROR(CheckShape(x, first.type, expected));
-    return CheckShape(sum, AccumulatorType(first),
-                      {expected.begin() + 1, expected.end()});
   }
 
   const Buffer& Array(size_t k) const { return k == 0 ? first : more[k - 1]; }
