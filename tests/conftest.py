@@ -50,12 +50,6 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 IMPLEMENTATIONS = ["twin", pytest.param("native", marks=pytest.mark.native)]
 
 
-def pytest_collection_finish() -> None:
-    """The check for leaked tracers collects garbage at every trace: spare it all that was imported."""
-    gc.collect()
-    gc.freeze()
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test of the native library fails without it, unless it was switched off on purpose."""
     if item.get_closest_marker("native") is None:
@@ -65,6 +59,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(found.problem)
     if found.module is None:
         pytest.fail(f"the native library is expected here: {found.problem}", pytrace=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _earlier_objects_are_no_garbage() -> None:
+    """The check for leaked tracers collects garbage at every trace: spare it all that is there by now.
+
+    JAX's caches grow with every test; at the end of a run a trace would take four times as long.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
