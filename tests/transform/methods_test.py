@@ -1,9 +1,9 @@
-"""Methods: the rule of the paper and ours, at their thresholds."""
+"""Methods: the rule of the paper at its threshold, and the costs of a layer."""
 
 import pytest
 
-from bk_jax.planning.cost import GramCost, LayerCost
-from bk_jax.planning.methods import METHODS, choose_auto, get_method
+from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.methods import METHODS, get_method
 
 # p d = 200: 2 T^2 = 162 < 200 for T = 9, and 2 T^2 = 200 for T = 10.
 SHORT, LONG = LayerCost(1, 9, 20, 10), LayerCost(1, 10, 20, 10)
@@ -47,30 +47,6 @@ def test_unknown_method():
         get_method("ghots")
 
 
-@pytest.mark.parametrize(
-    ("t", "route"),
-    [(1, "ghost"), (49, "ghost"), (50, "store"), (1000, "store")],  # h = 50; pd <= T (p + d)
-)
-def test_auto_in_single_precision(t, route):
-    assert choose_auto(LayerCost(1, t, 100, 100)).route == route
-
-
-@pytest.mark.parametrize(
-    ("t", "route"),  # gradients take twice the bytes of what is kept: neutral from T = 2 h on
-    [(49, "ghost"), (50, "ghost"), (99, "ghost"), (100, "store")],
-)
-def test_auto_does_not_trade_memory_for_time(t, route):
-    assert choose_auto(LayerCost(1, t, 100, 100, kept_itemsize=2)).route == route
-
-
-def test_auto_fuses_long_layers_that_are_kept_in_one_byte():
-    cost = LayerCost(1, 150, 100, 100, kept_itemsize=1)
-    choice = choose_auto(cost)
-    assert (choice.route, choice.why) == (
-        "fused", "T = 150 >= 2 h = 100 and storing would need more memory"
-    )  # fmt: skip
-
-
 def test_costs_by_mental_arithmetic():
     cost = LayerCost(n=2, t=3, d=5, p=7)
     assert cost.non_private_flops == 6 * 2 * 3 * 5 * 7
@@ -86,18 +62,9 @@ def test_costs_by_mental_arithmetic():
         cost.extra_flops("gost")
 
 
-@pytest.mark.parametrize(
-    ("t", "kept_d", "route"),
-    [
-        (449, 100, "ghost"),  # h = p d / (p + channels) = 450
-        (450, 100, "store"),  # 90000 numbers either way
-        (450, 99, "ghost"),
-        (539, 10, "ghost"),
-        (540, 10, "fused"),  # 2 * 0.6 h
-    ],
-)
-def test_auto_counts_what_a_convolution_keeps_and_multiplies(t, kept_d, route):
-    cost = LayerCost(1, t, 900, 100, kept_d=kept_d, gram=GramCost(100, 0.6))
-    assert choose_auto(cost).route == route
-    assert cost.extra_flops("ghost") == t * (t + 1) * 200
-    assert cost.kept_bytes == 4 * t * (100 + kept_d)
+def test_a_convolution_keeps_images_and_multiplies_channels():
+    cost = LayerCost(1, 20, 900, 100, kept_d=99, pixel_d=100)
+    assert cost.extra_flops("ghost") == 20 * 21 * 200
+    assert cost.kept_bytes == 4 * 20 * (100 + 99)
+    assert cost.is_conv
+    assert not LONG.is_conv

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bk_jax.planning.cost import gram_cost
+from bk_jax.planning.cost import pixel_gram_d
 from transform.steps import count_up, only_site, sites_of
 
 
@@ -172,10 +172,10 @@ def test_channels_of_the_pixel_gram_matrix(kernel, options, channels):
 
 
 def test_patches_serve_small_kernels_and_shared_ones():
-    assert gram_cost(conv_use((1, 8, 7, 7), (8, 8, 1, 1)), uses=1) is None
+    assert pixel_gram_d(conv_use((1, 8, 7, 7), (8, 8, 1, 1)), uses=1) is None
     large = conv_use((1, 8, 7, 7), (8, 8, 3, 3))
-    assert gram_cost(large, uses=1).d == 8
-    assert gram_cost(large, uses=2) is None
+    assert pixel_gram_d(large, uses=1) == 8
+    assert pixel_gram_d(large, uses=2) is None
 
 
 def test_a_parameter_as_the_image_is_opaque():

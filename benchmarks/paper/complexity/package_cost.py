@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from benchmarks.paper.complexity.layers import Layer, Model
-from bk_jax.planning.cost import LayerCost, gram_cost
+from bk_jax.planning.cost import LayerCost, pixel_gram_d
 from bk_jax.planning.methods import METHODS, Method
 from bk_jax.program.rules import conv
 
@@ -37,7 +37,7 @@ def layer_cost(layer: Layer) -> LayerCost:
     if layer.kind != "conv":
         return LayerCost(layer.groups, layer.t, layer.d, layer.p)
     use = _conv_use(layer)
-    return LayerCost(*use.sizes, kept_d=use.kept_d, gram=gram_cost(use, 1))
+    return LayerCost(*use.sizes, kept_d=use.kept_d, pixel_d=pixel_gram_d(use, 1))
 
 
 def _conv_use(layer: Layer) -> conv.ConvUse:

@@ -20,7 +20,7 @@ from bk_jax.planning.rates import Rates
 
 WIDTH = 768  # of dense layers
 TOKENS = 1024  # of a batch
-LENGTHS = (16, 128, 256, 1024)  # tokens of an example, for ghost norms
+LENGTHS = (16, 128, 256, 1024)  # tokens of an example, for norms
 IMAGES = 4
 KERNELS = ((56, 64), (28, 128), (14, 256), (7, 512), (4, 512))  # side of an image, channels
 ELEMENTS = 1 << 21  # of elementwise work
@@ -105,11 +105,11 @@ def _rates(found: dict[str, tuple[int, float]]) -> Rates:
 
 
 def _trials() -> dict[str, Trial]:
-    trials = {**_products(), **_elements(), "direct_norm": _direct_norm()}
+    trials = {**_products(), **_elements()}
     for examples, length in ((TOKENS // 8, 1), (8, TOKENS // 8)):
         trials |= _gradients(examples, length)
     for length in LENGTHS:
-        trials[f"ghost_norm {length}"] = _ghost_norm(length)
+        trials |= _norms(length)
     for side, channels in KERNELS:
         trials |= _convolutions(side, channels)
     return trials
@@ -144,15 +144,14 @@ def _gradients(examples: int, length: int) -> dict[str, Trial]:
     }
 
 
-def _direct_norm() -> Trial:
-    a = _normal(8, 1, TOKENS // 8, WIDTH)
-    return Trial(ops.direct_norm, (a, a), 2 * TOKENS * WIDTH * WIDTH)
-
-
-def _ghost_norm(length: int) -> Trial:
+def _norms(length: int) -> dict[str, Trial]:
+    """Of a dense layer, from its gradients and from Gram matrices."""
     a = _normal(TOKENS // length, 1, length, WIDTH)
-    flops = TOKENS * (length + 1) * 2 * WIDTH
-    return Trial(ops.ghost_norm, (a, a), flops, length)
+    gradient, gram = 2 * TOKENS * WIDTH * WIDTH, TOKENS * (length + 1) * 2 * WIDTH
+    return {
+        f"direct_norm {length}": Trial(ops.direct_norm, (a, a), gradient, length),
+        f"ghost_norm {length}": Trial(ops.ghost_norm, (a, a), gram, length),
+    }
 
 
 def _elements() -> dict[str, Trial]:

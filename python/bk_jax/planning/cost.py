@@ -9,30 +9,21 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-
-@dataclasses.dataclass(frozen=True)
-class GramCost:
-    """A Gram matrix of activations that needs fewer products than T x T x d."""
-
-    d: int  # features in one entry
-    rate: float  # speed of these flops, relative to those of a gradient
-
-
-# Speed of the flops of a pixel Gram matrix relative to those of a kernel gradient: measured, 0.60
-# at 14 x 14 x 256, 0.62 at 28 x 28 x 128, 0.88 at 28 x 28 x 512.
-PIXEL_GRAM_RATE = 0.6
-# The same relative to a Gram matrix of patches: measured, a kernel of one pixel takes 1.2 to 1.5
-# times as long, 3 x 3 kernels 0.15 to 0.6.
+# The flops of a Gram matrix of pixels relative to those of one of patches: measured, a kernel of one
+# pixel takes 1.2 to 1.5 times as long, 3 x 3 kernels 0.15 to 0.6.
 PIXELS_OVER_PATCHES = 0.75
 
 
-def gram_cost(use: Any, uses: int) -> GramCost | None:
-    """What the ghost norm of a convolution costs; several uses of one kernel need patches."""
+def pixel_gram_d(use: Any, uses: int) -> int | None:
+    """Features in an entry of a convolution's Gram matrix of pixels, if patches would cost more.
+
+    Several uses of one kernel need patches.
+    """
     if use.kind != "conv" or uses > 1:
         return None
     _, _, d, p = use.sizes
     pays = use.pixel_channels + p < PIXELS_OVER_PATCHES * (d + p)
-    return GramCost(use.pixel_channels, PIXEL_GRAM_RATE) if pays else None
+    return int(use.pixel_channels) if pays else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,22 +39,17 @@ class LayerCost:
     kept_d: float | None = (
         None  # activations kept for each token, if not d: a convolution keeps images
     )
-    gram: GramCost | None = None  # of the ghost norm, if it is not made from activations [T, d]
+    pixel_d: int | None = None  # features in an entry of the Gram matrix of pixels, if that is used
 
     @property
-    def h(self) -> float:
-        """Where the ghost norm has half the flops of a gradient: `T = p d / (p + d)`."""
-        return self.p * self.d / max(self.p + self.gram_d, 1)
+    def is_conv(self) -> bool:
+        """Whether images are kept, not patches."""
+        return self.kept_d is not None
 
     @property
     def gram_d(self) -> int:
         """Features of the activations in their Gram matrix."""
-        return self.d if self.gram is None else self.gram.d
-
-    @property
-    def ghost_rate(self) -> float:
-        """Speed of the ghost norm's flops relative to a gradient's."""
-        return 1.0 if self.gram is None else self.gram.rate
+        return self.d if self.pixel_d is None else self.pixel_d
 
     @property
     def non_private_flops(self) -> int:

@@ -10,8 +10,8 @@ from bk_jax.planning.rates import Rates
 # Products, ghost norms, direct norms, memory (weighted sums of 128 MB) and noise: docs/performance.md,
 # two cores of an AMD EPYC (Zen 3), 16 and 17 November 2026. Our convolutions: the kernels alone, 50 to
 # 75 GF/s of one core; XLA's kernel gradients by the ratios to them in the same document; pixel Gram
-# matrices as in cost.py. Everything else, and all convolutions of 16 pixels, was not measured there: it
-# is that of AVX-512, relative to the product.
+# matrices at 0.6 of a kernel gradient. Everything else, convolutions of 16 pixels and direct norms of
+# 16 tokens were not measured there: they are those of AVX-512, relative to the product.
 AVX2 = Rates(
     source="default for AVX2",
     product=148e9,
@@ -21,7 +21,7 @@ AVX2 = Rates(
     convolution=((16, 67e9), (49, 93e9), (196, 130e9), (784, 140e9), (3136, 126e9)),
     kernel_gradient=((16, 75e9), (49, 90e9), (196, 80e9), (784, 50e9), (3136, 50e9)),
     clipped_gemm=((128, 141e9), (1024, 148e9)),
-    direct_norm=150e9,
+    direct_norm=((16, 126e9), (128, 150e9)),
     ghost_norm=((16, 37e9), (100, 99e9), (256, 118e9), (1000, 127e9)),
     conv_sum=((16, 33e9), (49, 100e9), (196, 125e9), (784, 130e9), (3136, 130e9)),
     conv_norm=((16, 53e9), (49, 110e9), (196, 130e9), (784, 130e9), (3136, 130e9)),
@@ -33,7 +33,7 @@ AVX2 = Rates(
     operation=1.2e-6,
 )
 # Products, ghost norms, direct norms, memory and noise: docs/performance.md, two cores of an AMD EPYC
-# (Zen 4), 17 November 2026. Everything else, and the ghost norm of 16 tokens: `bk_jax.calibrate()` on
+# (Zen 4), 17 November 2026. Everything else, and norms of 16 tokens: `bk_jax.calibrate()` on
 # two cores of an Intel Xeon (AVX-512, AMX), 18 November 2026, other jobs running, relative to the
 # product there (103 GF/s).
 AVX512 = Rates(
@@ -45,7 +45,7 @@ AVX512 = Rates(
     convolution=((16, 86e9), (49, 119e9), (196, 166e9), (784, 179e9), (3136, 161e9)),
     kernel_gradient=((16, 96e9), (49, 123e9), (196, 135e9), (784, 110e9), (3136, 67e9)),
     clipped_gemm=((128, 170e9), (1024, 187e9)),
-    direct_norm=185e9,
+    direct_norm=((16, 155e9), (128, 185e9)),
     ghost_norm=((16, 46e9), (100, 95e9), (256, 128e9), (1000, 150e9)),
     conv_sum=((16, 42e9), (49, 95e9), (196, 170e9), (784, 179e9), (3136, 166e9)),
     conv_norm=((16, 68e9), (49, 125e9), (196, 165e9), (784, 179e9), (3136, 177e9)),
@@ -89,7 +89,7 @@ def nominal_rates(device: str) -> Rates:
         convolution=((1, product),),
         kernel_gradient=((1, product),),
         clipped_gemm=((1, ours),),
-        direct_norm=ours,
+        direct_norm=((1, ours),),
         ghost_norm=((16, ours / 4), (100, ours / 2), (256, ours)),
         conv_sum=((1, ours),),
         conv_norm=((1, ours),),

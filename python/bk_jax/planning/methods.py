@@ -10,7 +10,7 @@
 | `bk` | ghost norm | book-keeping |
 | `bk_mix_ghost_clip` | ghost norm if 2 T^2 < p d, else instantiated | book-keeping |
 | `bk_mix_opt` | ghost norm if 2 T^2 < p d, else stored | book-keeping, or the stored gradients |
-| `auto` | whichever costs least time without costing memory | as `bk_mix_opt` |
+| `auto` | whichever is predicted to be fastest, within memory | as `bk_mix_opt` |
 
 All give the same gradients up to rounding. A *route* is what is done with one weight: `ghost` and
 `fused` keep activations and output gradients and differ in the norm; `store` keeps the per-example
@@ -27,16 +27,9 @@ import dataclasses
 from collections.abc import Callable
 
 from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.fastest import Choice, fastest_route
 
 ROUTES = ("ghost", "fused", "store", "sparse", "leaf")
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """A route and the reason for it."""
-
-    route: str
-    why: str
 
 
 Chooser = Callable[[LayerCost], Choice]
@@ -55,11 +48,7 @@ class Method:
 
 
 def _always(route: str) -> Chooser:
-    def choose(cost: LayerCost) -> Choice:
-        del cost
-        return Choice(route, "chosen by the method")
-
-    return choose
+    return lambda cost: Choice(route, "chosen by the method")
 
 
 def _paper_rule(otherwise: str) -> Chooser:
@@ -71,35 +60,10 @@ def _paper_rule(otherwise: str) -> Chooser:
     return choose
 
 
-def choose_auto(cost: LayerCost) -> Choice:
-    """The route with the least work among those that need no more memory than is kept anyway.
-
-    With h = p d / (p + d), the symmetric ghost norm adds T / (6 h) to a layer's time, a gradient
-    formed only for its norm adds 1/3, and a stored gradient next to nothing. Storing costs no
-    memory when the gradient is no larger than the activations and output gradients it replaces. For
-    a convolution, d in the sum p + d is the number of channels that its Gram matrix adds up.
-    """
-    h = cost.h
-    if cost.t < h:
-        return Choice("ghost", f"T = {cost.t} < h = {h:.0f}")
-    if cost.stored_bytes <= cost.kept_bytes:
-        return Choice(
-            "store", f"T = {cost.t} >= h = {h:.0f} and the gradient is no larger than a, g"
-        )
-    name, limit = f"{2 * cost.ghost_rate:g} h", 2 * cost.ghost_rate * h
-    if cost.t < limit:
-        return Choice(
-            "ghost", f"T = {cost.t} < {name} = {limit:.0f} and storing would need more memory"
-        )
-    return Choice(
-        "fused", f"T = {cost.t} >= {name} = {limit:.0f} and storing would need more memory"
-    )
-
-
 METHODS = {
     method.name: method
     for method in (
-        Method("auto", choose_auto, share_activations=True),
+        Method("auto", fastest_route, share_activations=True),
         Method("bk", _always("ghost")),
         Method("bk_mix_ghost_clip", _paper_rule("fused")),
         Method("bk_mix_opt", _paper_rule("store")),

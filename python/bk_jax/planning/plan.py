@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from bk_jax.ops.numerics import accumulation_dtype
-from bk_jax.planning.cost import LayerCost, gram_cost
-from bk_jax.planning.methods import Choice, Method
+from bk_jax.planning.cost import LayerCost, pixel_gram_d
+from bk_jax.planning.fastest import Choice
+from bk_jax.planning.methods import Method
 from bk_jax.planning.routes import ForcedRoutes
 from bk_jax.program.sites import Path, Site, Sites
 from bk_jax.program.trace import Leaf
@@ -268,7 +269,7 @@ def _cost(sites: Sequence[Site]) -> LayerCost:
     if main[0].use.kind != "conv":
         return cost
     return dataclasses.replace(
-        cost, kept_d=main[0].use.kept_d, gram=gram_cost(main[0].use, len(main))
+        cost, kept_d=main[0].use.kept_d, pixel_d=pixel_gram_d(main[0].use, len(main))
     )
 
 

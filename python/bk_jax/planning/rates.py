@@ -12,8 +12,8 @@ from typing import Any
 
 Table = tuple[tuple[int, float], ...]
 TABLES = (
-    "weight_gradient", "convolution", "kernel_gradient", "clipped_gemm", "ghost_norm", "conv_sum",
-    "conv_norm",
+    "weight_gradient", "convolution", "kernel_gradient", "clipped_gemm", "direct_norm", "ghost_norm",
+    "conv_sum", "conv_norm",
 )  # fmt: skip
 ADVICE = "bk_jax.calibrate() measures this machine"
 
@@ -32,8 +32,8 @@ class Rates:
       convolution: of XLA's convolution and its gradient for images, by pixels of the result.
       kernel_gradient: of XLA's gradient of a convolution's kernel, by pixels.
       clipped_gemm: of our weighted sum of gradients of a dense layer, by tokens of the batch.
-      direct_norm: of our gradients of single examples, kept or not.
-      ghost_norm: of our norms from Gram matrices, by tokens.
+      direct_norm: of our gradients of single examples, kept or not, by tokens of an example.
+      ghost_norm: of our norms from Gram matrices, by tokens of an example.
       conv_sum: of our weighted sum of gradients of a kernel, by pixels.
       conv_norm: of our gradients of a kernel for single examples, kept or not, by pixels.
       pixel_gram: of our norms of kernels from inner products of pixels.
@@ -53,7 +53,7 @@ class Rates:
     convolution: Table
     kernel_gradient: Table
     clipped_gemm: Table
-    direct_norm: float
+    direct_norm: Table
     ghost_norm: Table
     conv_sum: Table
     conv_norm: Table

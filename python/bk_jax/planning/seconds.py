@@ -10,9 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.layer_seconds import (
+    limited,
+    plain_seconds,
+    route_seconds,
+    weighted_sum_seconds,
+)
 from bk_jax.planning.plan import Block, Plan
-from bk_jax.planning.rates import Rates, Table, rate_at
+from bk_jax.planning.rates import Rates, rate_at
 from bk_jax.planning.work import Product, Work
 from bk_jax.program.trace import Leaf
 
@@ -101,12 +106,7 @@ def _product(product: Product, rates: Rates) -> float:
         rate = rates.batched_product
     else:
         rate = rates.product_16 if product.itemsize < 4 else rates.product
-    return _limited(product.flops / rate, product.nbytes, rates)
-
-
-def _limited(seconds: float, nbytes: float, rates: Rates) -> float:
-    """At least as long as the memory needs."""
-    return max(seconds, nbytes / rates.memory) + rates.operation
+    return limited(product.flops / rate, product.nbytes, rates)
 
 
 def block_seconds(block: Block, batch_size: int, rates: Rates, *, shares_gram: bool) -> Both:
@@ -122,44 +122,8 @@ def block_seconds(block: Block, batch_size: int, rates: Rates, *, shares_gram: b
 
 def _layer(block: Block, batch_size: int, rates: Rates, shares_gram: bool) -> Both:
     """A dense layer or a convolution."""
-    cost = block.cost
-    kernels, size = (_CONV, cost.t) if block.kind == "conv" else (_DENSE, batch_size * cost.t)
-    flops = 2 * batch_size * cost.n * cost.t * cost.p * cost.d
-    kept, stored = batch_size * cost.kept_bytes, cost.stored_bytes
-
-    def seconds(name: str, nbytes: float) -> float:
-        return _limited(flops / _rate(rates, kernels[name], size), nbytes, rates)
-
-    plain = seconds("plain", kept + stored)
-    if block.route == "store":
-        each = seconds("each", kept + batch_size * stored)
-        return Both(plain, each + _weighted_sum(batch_size * stored, stored, rates))
-    if block.route == "ghost":
-        norm = _ghost_norm(cost, batch_size, rates, shares_gram)
-    else:
-        norm = seconds("each", kept)
-    return Both(plain, norm + seconds("sum", kept + stored))
-
-
-_DENSE = {"plain": "weight_gradient", "each": "direct_norm", "sum": "clipped_gemm"}
-_CONV = {"plain": "kernel_gradient", "each": "conv_norm", "sum": "conv_sum"}
-
-
-def _rate(rates: Rates, name: str, size: int) -> float:
-    value: float | Table = getattr(rates, name)
-    return rate_at(value, size) if isinstance(value, tuple) else value
-
-
-def _ghost_norm(cost: LayerCost, batch_size: int, rates: Rates, shares_gram: bool) -> float:
-    flops = batch_size * cost.extra_flops("ghost")
-    if shares_gram:
-        flops = flops * cost.p // (cost.p + cost.gram_d)
-    rate = rates.pixel_gram if cost.gram is not None else rate_at(rates.ghost_norm, cost.t)
-    return _limited(flops / rate, batch_size * cost.kept_bytes, rates)
-
-
-def _weighted_sum(nbytes: float, result: float, rates: Rates) -> float:
-    return _limited(0.0, nbytes + result, rates)
+    private = route_seconds(block.cost, block.route, batch_size, rates, shares_gram=shares_gram)
+    return Both(plain_seconds(block.cost, batch_size, rates), private)
 
 
 def _lookup(block: Block, route: str, batch_size: int, rates: Rates) -> Both:
@@ -169,11 +133,11 @@ def _lookup(block: Block, route: str, batch_size: int, rates: Rates) -> Both:
         site.use.sizes[1] * math.prod(axis.length for axis in site.axes) for site in sites
     )
     added, table = rows * block.cost.p, block.cost.stored_bytes
-    plain = added / rates.scatter + _limited(0.0, table, rates)
+    plain = added / rates.scatter + limited(0.0, table, rates)
     if route == "store":
-        each = added / rates.scatter + _limited(0.0, batch_size * table, rates)
-        return Both(plain, each + _weighted_sum(batch_size * table, table, rates))
-    return Both(plain, 2 * rates.operation + _limited(0.0, 3 * 4 * added + table, rates))
+        each = added / rates.scatter + limited(0.0, batch_size * table, rates)
+        return Both(plain, each + weighted_sum_seconds(batch_size * table, table, rates))
+    return Both(plain, 2 * rates.operation + limited(0.0, 3 * 4 * added + table, rates))
 
 
 def tapped_seconds(size: int, batch_size: int, rates: Rates) -> Both:

@@ -52,7 +52,7 @@ class Conv:
     def squared_norms(self) -> SquaredNorms:
         """From Gram matrices, or from kernel gradients that are not kept."""
         sites, ghost = self.block.sites, self.block.route == "ghost"
-        if ghost and self.block.cost.gram is None:
+        if ghost and self.block.cost.pixel_d is None:
             return _patch_norms(sites, self.operands)
         if len(sites) > 1:
             return _norms_of_sum(sites, self.operands)

@@ -1,0 +1,54 @@
+"""Fastest: the route of a layer that takes the least time in the memory that book-keeping takes.
+
+The predictions are those of shipped rates, never of a calibration, and of a batch of fixed size: all
+processes of a run, whatever their machines, must choose alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+
+from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.default_rates import AVX512, nominal_rates
+from bk_jax.planning.layer_seconds import plain_seconds, route_seconds
+from bk_jax.planning.rates import Rates
+
+BATCH_SIZE = 8
+SUMMED = ("ghost", "fused", "store")  # routes of layers that multiply
+# A stored gradient may be an eighth larger than the activations and output gradients it replaces: a
+# step also holds what lies between layers, and no compiled one was seen to grow by that.
+SPARE = 1 / 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A route and the reason for it."""
+
+    route: str
+    why: str
+
+
+def fastest_route(cost: LayerCost) -> Choice:
+    """The route with the least predicted time among those that there is memory for.
+
+    >>> fastest_route(LayerCost(1, 100, 768, 768)).route
+    'ghost'
+    >>> fastest_route(LayerCost(1, 1000, 768, 768)).route
+    'store'
+    """
+    rates = _rates()
+    seconds = {route: route_seconds(cost, route, BATCH_SIZE, rates) for route in SUMMED}
+    fits = cost.extra_bytes("store") <= SPARE * cost.kept_bytes
+    possible = [route for route in SUMMED if fits or route != "store"]
+    chosen = min(possible, key=lambda route: seconds[route])
+    plain = plain_seconds(cost, BATCH_SIZE, rates)
+    order = sorted(SUMMED, key=lambda route: (route != chosen, seconds[route]))
+    times = ", ".join(f"{route} {seconds[route] / plain:.2f}" for route in order)
+    too_large = "" if seconds["store"] >= seconds[chosen] else "; storing needs more memory"
+    return Choice(chosen, f"{times} of a plain gradient{too_large}")
+
+
+def _rates() -> Rates:
+    return nominal_rates("A100") if jax.default_backend() == "gpu" else AVX512
