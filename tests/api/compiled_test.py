@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bk_jax
+from bk_jax.summing.blocks import lookup
 
 pytestmark = pytest.mark.native
 VOCABULARY, WIDTH, TOKENS, BATCH = 331, 32, 12, 4
@@ -21,14 +22,18 @@ def loss(params, tokens):
     return -jnp.mean(jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1))
 
 
-@pytest.fixture(scope="module")
-def program():
+def compiled(**options):
     table = jnp.ones((VOCABULARY, WIDTH))
     params = {"table": table, "hidden": jnp.ones((WIDTH, WIDTH))}
     tokens = np.zeros((BATCH, TOKENS), np.int32)
-    grad_fn = bk_jax.dp_value_and_grad(loss)
+    grad_fn = bk_jax.dp_value_and_grad(loss, **options)
     step = jax.jit(lambda params, tokens, key: grad_fn(params, tokens, key=key))
     return step.lower(params, tokens, jax.random.key(0)).compile().as_text()
+
+
+@pytest.fixture(scope="module")
+def program():
+    return compiled()
 
 
 def operands(program, target):
@@ -52,6 +57,22 @@ def test_the_gradient_of_logits_is_stored_once(program):
     assert re.search(rf"%{re.escape(logits)} = {re.escape(rows)}", program)
     padded = re.findall(rf"= f32\[[\d,]*{TOKENS},{VOCABULARY}\]\S* pad\(", program)
     assert len(padded) == 1
+
+
+def test_stored_tables_are_made_for_all_examples_at_once():
+    """Example by example, each table was copied into the others' array, twice."""
+    program = compiled(routes={"table": "store"})
+    loops = re.findall(r"= \((.*)\) while\(", program)
+    assert [carried for carried in loops if f"{VOCABULARY},{WIDTH}]" in carried] == []
+    assert len(operands(program, "bk_per_sample_grad")) == 1
+    assert len(operands(program, "bk_clipped_scatter")) == 1
+
+
+def test_more_rows_than_ids_can_number_are_refused():
+    ids, gradients = np.zeros((3, 1), np.int32), np.zeros((3, 1, 1), np.float32)
+    message = r"tables of 3 examples have 3000000000 rows, more than int32 .*\(microbatch_size\)"
+    with pytest.raises(ValueError, match=message):
+        lookup.add_to_each(jnp.asarray(ids), jnp.asarray(gradients), 10**9)
 
 
 def test_convolutions_read_images_in_the_shape_of_xla():

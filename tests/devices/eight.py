@@ -47,7 +47,8 @@ def make_mesh(data: int, model: int, kind: AxisType = AxisType.Auto) -> jax.shar
 
 
 def step(model: Model, **options: Any) -> Callable[..., Any]:
-    grad_fn = bk_jax.dp_value_and_grad(model.loss, noise_multiplier=1.0, **OPTIONS | options)
+    options = OPTIONS | {"routes": model.routes} | options
+    grad_fn = bk_jax.dp_value_and_grad(model.loss, noise_multiplier=1.0, **options)
     return lambda params, batch, key: grad_fn(params, batch, key=key)
 
 

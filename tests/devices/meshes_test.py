@@ -143,7 +143,7 @@ def test_lint_fails_a_program_that_gathers_examples(found):
     bad = found["others"]["bad"]
     assert_equal_to_rounding(bad["results"], found["experts"]["one"])
     assert bad["lint"]["code"] == 1
-    for what in ("bk.norm[up]", "bk.sum[down]"):
+    for what in ("bk.norm[up]", "bk.sum[up]"):
         gathers = rf"all-gather .* for .*{re.escape(what)}.*: examples leave their device"
         assert re.search(gathers, bad["lint"]["said"])
 
@@ -278,7 +278,7 @@ def test_the_pages_model_of_norms_has_the_bytes_of_the_programs(found):
     sums = sums_of(private)
     assert ring(sums, 2) == gradient_bytes(parameters(one), 2, 4)
     norms = [c for c in private if c["ours"] and c["dims"] and c not in sums]
-    stored = 1  # the groups: few weights, so their gradients are kept
+    stored = 1  # the groups
     assert ring(norms, 4) == (1 + stored) * norm_bytes(8, 2, 4)
 
 

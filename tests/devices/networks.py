@@ -26,6 +26,7 @@ class Model:
     params: dict[str, Any]
     batch: Any
     layouts: dict[str, dict[str, P]]
+    routes: dict[str, str] | None = None  # so that a weight that is cut is stored
 
 
 def values(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -145,7 +146,7 @@ def experts(pin: Pin = lambda x: x) -> Model:
     batch = tuple((scale * rng.normal(size=(B, T, D))).astype("f") for _ in range(2))
     cut = fsdp(shapes) | {"up": P(None, "data"), "down": P(None, "data")}
     layouts = {"data": dict.fromkeys(shapes, WHOLE), "fsdp": cut, "tensor": expert}
-    return Model(loss, values(shapes), batch, layouts)
+    return Model(loss, values(shapes), batch, layouts, routes={"down": "store"})
 
 
 def stacked(pin: Pin = lambda x: x) -> Model:
@@ -165,7 +166,7 @@ def stacked(pin: Pin = lambda x: x) -> Model:
     cut = {"qkv": P(None, None, None, "model"), "out": P(None, "model"), "groups": P(None, "model")}
     batch = np.random.default_rng(1).normal(size=(B, T, D)).astype("f")
     small = {name: value / 4 for name, value in values(shapes).items()}
-    return Model(loss, small, batch, {"tensor": cut})
+    return Model(loss, small, batch, {"tensor": cut}, routes={"groups": "store"})
 
 
 MODELS = {"transformer": transformer, "resnet": resnet, "experts": experts, "stacked": stacked}

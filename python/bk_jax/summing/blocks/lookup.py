@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bk_jax import ops
 from bk_jax.ops.numerics import SquaredNorms
@@ -98,12 +99,28 @@ _EACH = Rule(("b t", "b t p"), ("b r p",), frozenset({"t", "r"}), exchange="b")
 @sharded(lambda ids, gradients, *, rows: _EACH)
 def _table_of_each(shards: Shards, ids: jax.Array, gradients: jax.Array, *, rows: int) -> jax.Array:
     """The whole table's gradient of every example, `[B, rows, p]`."""
+    return add_to_each(ids, gradients, rows)
 
-    def scatter(ids: jax.Array, gradients: jax.Array) -> jax.Array:
-        one = jnp.ones(1, gradients.dtype)
-        return ops.clipped_scatter(ids[None], one, gradients[None], rows)
 
-    return jax.vmap(scatter)(ids, gradients)
+def add_to_each(
+    ids: jax.Array, gradients: jax.Array, rows: int, initial: jax.Array | None = None
+) -> jax.Array:
+    """Adds every example's rows to a table of its own, `[B, rows, p]`, where it stands.
+
+    The tables of a batch are one long table.
+    """
+    batch, _, columns = gradients.shape
+    if batch * rows > np.iinfo(ids.dtype).max:
+        raise ValueError(
+            f"the tables of {batch} examples have {batch * rows} rows, more than {ids.dtype} can "
+            "number: take fewer examples at a time (microbatch_size), or another route than 'store'."
+        )
+    first_row = rows * jnp.arange(batch, dtype=ids.dtype)[:, None]
+    long = jnp.where(ids >= 0, ids + first_row, ids)
+    start = None if initial is None else initial.reshape(batch * rows, columns)
+    ones = jnp.ones(batch, gradients.dtype)
+    tables = ops.clipped_scatter(long, ones, gradients, batch * rows, start)
+    return tables.reshape(batch, rows, columns)
 
 
 def table_rows(block: Block) -> int:

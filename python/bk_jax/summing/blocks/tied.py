@@ -20,7 +20,7 @@ from bk_jax import ops
 from bk_jax.ops.numerics import SquaredNorms, unit_roundoff
 from bk_jax.planning.plan import Block
 from bk_jax.program.sites import Path, Site
-from bk_jax.sharding.partition import WHOLE, Rule, Shards, sharded
+from bk_jax.sharding.partition import Rule, Shards, sharded
 from bk_jax.summing.blocks import dense, lookup
 from bk_jax.summing.blocks.stored import Stored, merge, to_leaves
 from bk_jax.summing.kept import Cut, Kept, Sums, added
@@ -120,14 +120,12 @@ _EACH = Rule(LABELS, ("b r p",), frozenset({"t", "s", "r"}), exchange="b")
 
 
 @sharded(lambda *arrays: _EACH)
-def _table_of_each(shards: Shards, *arrays: jax.Array) -> jax.Array:
-    """The table's gradient of every example, `[B, rows, p]`."""
-
-    def one(*parts: jax.Array) -> jax.Array:
-        left, right, ids, gradients = (part[None] for part in parts)
-        return _add_tables(WHOLE, left, right, ids, gradients, jnp.ones(1, gradients.dtype))
-
-    return jax.vmap(one)(*arrays)
+def _table_of_each(
+    shards: Shards, left: jax.Array, right: jax.Array, ids: jax.Array, gradients: jax.Array
+) -> jax.Array:
+    """The table's gradient of every example, `[B, rows, p]`: products, and rows added to them."""
+    products, _ = ops.per_sample_grad(left, right)
+    return lookup.add_to_each(ids, gradients, left.shape[3], products)
 
 
 def _lookup_sites(block: Block) -> tuple[Site, ...]:
