@@ -76,7 +76,7 @@ COLLIDING = {"a": {"b": SQUARE}, "a/b": ONES}
 
 def test_explain_has_a_row_and_a_route_for_each():
     explanation = bk_jax.dp_value_and_grad(chained).explain(COLLIDING, X)
-    assert explanation.routes() == {"a/b": "store", "'a/b'": "leaf"}
+    assert explanation.routes() == {"a/b": "ghost", "'a/b'": "leaf"}
     assert {row.path: row.shape for row in explanation.rows} == {"a/b": (2, 2), "'a/b'": (2,)}
 
 

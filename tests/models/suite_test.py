@@ -156,10 +156,10 @@ def test_every_method(double, case):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_method_is_another(double, method):
-    """Here none is left out."""
+    """Here none is left out; `auto` goes by time, and may choose as another does."""
     case = mixed_case()
-    everything = [frozenset(ways(case, name)) for name in METHODS]
-    assert len(set(everything)) == len(METHODS)
+    others = METHODS.keys() - {"auto"}
+    assert len({frozenset(ways(case, name)) for name in others}) == len(others)
     check(case, case.grad_fn(method=method), np.float64)
 
 

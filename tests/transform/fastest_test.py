@@ -64,6 +64,6 @@ def test_a_calibration_does_not_change_the_choice(monkeypatch):
 def test_reasons_are_times_over_a_plain_gradient():
     short, long = (fastest_route(LayerCost(1, t, 400, 400)).why for t in (100, 1000))
     assert short.startswith("ghost 1.")
-    assert short.endswith(" of a plain gradient; storing needs more memory")
+    assert short.endswith(" x plain; too large to store")
     assert long.startswith("store 1.")
-    assert long.endswith(" of a plain gradient")
+    assert long.endswith(" x plain")

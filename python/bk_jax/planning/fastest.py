@@ -45,9 +45,9 @@ def fastest_route(cost: LayerCost) -> Choice:
     chosen = min(possible, key=lambda route: seconds[route])
     plain = plain_seconds(cost, BATCH_SIZE, rates)
     order = sorted(SUMMED, key=lambda route: (route != chosen, seconds[route]))
-    times = ", ".join(f"{route} {seconds[route] / plain:.2f}" for route in order)
-    too_large = "" if seconds["store"] >= seconds[chosen] else "; storing needs more memory"
-    return Choice(chosen, f"{times} of a plain gradient{too_large}")
+    times = ", ".join(f"{route} {seconds[route] / plain:.2f}" for route in order[:2])
+    too_large = "" if seconds["store"] >= seconds[chosen] else "; too large to store"
+    return Choice(chosen, f"{times} x plain{too_large}")
 
 
 def _rates() -> Rates:
