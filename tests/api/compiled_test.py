@@ -75,6 +75,12 @@ def test_more_rows_than_ids_can_number_are_refused():
         lookup.add_to_each(jnp.asarray(ids), jnp.asarray(gradients), 10**9)
 
 
+def test_an_id_outside_its_table_reaches_no_other_example():
+    ids, gradients = np.asarray([[2], [0], [-1]], np.int32), np.ones((3, 1, 1), np.float32)
+    tables = lookup.add_to_each(jnp.asarray(ids), jnp.asarray(gradients), 2)
+    np.testing.assert_array_equal(tables[..., 0], [[0, 0], [1, 0], [0, 0]])
+
+
 def test_convolutions_read_images_in_the_shape_of_xla():
     def loss(params, images):
         for kernel in params:

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from bk_jax.paths import matching
+from bk_jax.planning.fastest import SUMMED
 from bk_jax.planning.methods import ROUTES
 from bk_jax.program.trace import Leaf
 
 ALLOWED = {
-    "dense": ("ghost", "fused", "store"),
-    "conv": ("ghost", "fused", "store"),
+    "dense": SUMMED,
+    "conv": SUMMED,
     "lookup": ("sparse", "store"),
     "tied": ("ghost", "store"),
 }

@@ -115,12 +115,19 @@ def add_to_each(
             f"the tables of {batch} examples have {batch * rows} rows, more than {ids.dtype} can "
             "number: take fewer examples at a time (microbatch_size), or another route than 'store'."
         )
-    first_row = rows * jnp.arange(batch, dtype=ids.dtype)[:, None]
-    long = jnp.where(ids >= 0, ids + first_row, ids)
     start = None if initial is None else initial.reshape(batch * rows, columns)
     ones = jnp.ones(batch, gradients.dtype)
-    tables = ops.clipped_scatter(long, ones, gradients, batch * rows, start)
+    tables = ops.clipped_scatter(_in_one_table(ids, rows), ones, gradients, batch * rows, start)
     return tables.reshape(batch, rows, columns)
+
+
+def _in_one_table(ids: jax.Array, rows: int) -> jax.Array:
+    """Ids `[..., tables, T]` into tables of `rows` rows, as ids into all of them, one after another.
+
+    An id outside its own table must not reach the next one, which may be another example's.
+    """
+    first_row = jnp.arange(ids.shape[-2], dtype=ids.dtype)[:, None] * rows
+    return jnp.where((ids >= 0) & (ids < rows), ids + first_row, -1)
 
 
 def table_rows(block: Block) -> int:
@@ -151,10 +158,10 @@ def _site_rows(
     ids = merge(join_scans(ids, axes, 0), tables)[..., 0]  # [B, tables, T]
     gradients = merge(join_scans(gradients, axes, 0), tables)
     batch, tables, tokens = ids.shape
-    first_row = jnp.arange(tables, dtype=ids.dtype)[:, None] * table
-    ids = jnp.where(ids >= 0, ids + first_row, ids)
     flat = (batch, tables * tokens)
-    return Rows(ids.reshape(flat), gradients.reshape(*flat, gradients.shape[-1]))
+    return Rows(
+        _in_one_table(ids, table).reshape(flat), gradients.reshape(*flat, gradients.shape[-1])
+    )
 
 
 def to_weight(site: Site, gradient: jax.Array) -> jax.Array:
