@@ -26,7 +26,10 @@ def isa_library(name, vector_bytes, copts = [], cpu = None):
     }
     native.cc_library(
         name = name + "_noise",
-        srcs = ["noise/gaussian_isa.cc"],
+        srcs = [
+            "noise/gaussian_isa.cc",
+            "noise/noisy_update_isa.cc",
+        ],
         # The same numbers everywhere: a contracted multiply-add rounds differently from its two parts.
         copts = copts + [
             "-O3",

@@ -55,6 +55,7 @@ struct CpuKernels {
   ElementKernels<Float16> f16;
   ElementKernels<double> f64;
   void (*chacha)(const ChachaTask& task) = nullptr;
+  void (*update)(const UpdateTask& task) = nullptr;
 };
 
 extern const CpuKernels kBaselineKernels;

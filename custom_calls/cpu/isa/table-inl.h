@@ -11,6 +11,7 @@
 #include "custom_calls/cpu/dense/weighted_sum-inl.h"
 #include "custom_calls/cpu/isa/kernels.h"
 #include "custom_calls/cpu/noise/gaussian_isa.h"
+#include "custom_calls/cpu/noise/noisy_update_isa.h"
 #include "custom_calls/cpu/sparse/clipped_scatter-inl.h"
 #include "custom_calls/cpu/sparse/embedding_norm-inl.h"
 #include "custom_calls/cpu/sparse/tied_cross-inl.h"
@@ -38,7 +39,8 @@ inline constexpr CpuKernels Table(const char* name) {
           kElementKernels<BFloat16>,
           kElementKernels<Float16>,
           kElementKernels<double>,
-          ChachaRange};
+          ChachaRange,
+          UpdateRange};
 }
 
 }  // namespace bk::BK_ISA

@@ -28,6 +28,63 @@ struct ChachaTask {
   uint32_t* out;
 };
 
+// What an optimizer does with a gradient g, its moments m, v and a parameter x.
+// Moments are updated first; x += step * u.
+//
+//   kSgd       u = g
+//   kMomentum  m = g + decay m                            u = m
+//   kNesterov  m = g + decay m                            u = g + decay m
+//   kAdam      m = gain g + decay m                       u = (m / correction)
+//   /
+//              v = second_gain g^2 + second_decay v           (sqrt(v /
+//              second_correction + epsilon_root) + epsilon)
+//   kAdamW     the same, and weight_decay x is added to u
+enum class Optimizer { kSgd, kMomentum, kNesterov, kAdam, kAdamW };
+
+// python/bk_jax/ops/noisy_update.py has the same list.
+struct UpdateNumbers {
+  float stddev;
+  float divisor;
+  float step;
+  float decay;
+  float gain;
+  float second_decay;
+  float second_gain;
+  float correction;
+  float second_correction;
+  float epsilon_root;
+  float epsilon;
+  float weight_decay;
+};
+
+// Arrays that an update changes: the parameter, then the moments that the
+// optimizer has.
+inline constexpr int64_t kMaxUpdated = 3;
+
+inline constexpr int64_t Updated(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::kSgd:
+      return 1;
+    case Optimizer::kMomentum:
+    case Optimizer::kNesterov:
+      return 2;
+    case Optimizer::kAdam:
+    case Optimizer::kAdamW:
+      break;
+  }
+  return 3;
+}
+
+// The update of `count` values by g = sum / divisor.
+struct UpdateTask {
+  Optimizer optimizer;
+  UpdateNumbers numbers;
+  int64_t count;
+  const float* sum;
+  const float* from[kMaxUpdated];
+  float* to[kMaxUpdated];
+};
+
 }  // namespace bk
 
 #endif  // BK_JAX_CUSTOM_CALLS_CPU_NOISE_NOISE_KERNELS_H_
