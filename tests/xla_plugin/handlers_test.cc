@@ -3,6 +3,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -354,6 +355,100 @@ TEST(GaussianHandlerTest, NamesOperationOperandExpectedAndGot) {
   EXPECT_EQ(GaussianError({2}, {s32, {2}}, {u32, {8}}, {f32, {}}, {s32, {1}},
                           {s32, {2}}),
             "bk_gaussian: x: expected f32, bf16, f16 or f64, got s32");
+}
+
+class NoisyUpdateHandlerTest : public testing::Test {
+ protected:
+  NoisyUpdateHandlerTest() {
+    float* numbers = numbers_.data<float>();
+    numbers[1] = 2;      // divisor
+    numbers[2] = -0.5F;  // step
+    numbers[3] = 0.5F;   // decay
+  }
+  std::string Run(const std::vector<Buffer>& arrays,
+                  const std::vector<Buffer>& results,
+                  const std::string& optimizer = "momentum",
+                  std::vector<int64_t> streams = {0}) {
+    std::vector<Buffer> operands = {key_, numbers_};
+    operands.insert(operands.end(), arrays.begin(), arrays.end());
+    const MapAttributes::Map map = {{"optimizer", optimizer},
+                                    {"streams", std::move(streams)}};
+    return std::string(
+        RunCpu("bk_noisy_update", operands, results, map).message());
+  }
+  TestBuffer key_{ffi::U32, {8}}, numbers_{ffi::F32, {12}};
+  TestBuffer x_{ffi::F32, {2, 3}}, y_{ffi::F32, {}};
+};
+
+TEST_F(NoisyUpdateHandlerTest, TakesEveryOptimizerAndManyArrays) {
+  EXPECT_EQ(Run({x_, x_}, {x_}, "sgd"), "");
+  EXPECT_EQ(Run({x_, x_, x_}, {x_, x_}, "nesterov"), "");
+  EXPECT_EQ(Run({x_, x_, x_, x_}, {x_, x_, x_}, "adam"), "");
+  EXPECT_EQ(Run({x_, y_, x_, y_}, {x_, y_}, "sgd", {0, 7}), "");
+  EXPECT_EQ(Run({}, {}, "adamw", {}), "");
+}
+
+TEST_F(NoisyUpdateHandlerTest, OperandsArriveInTheRightPlaces) {
+  TestBuffer sum(ffi::F32, {}), x(ffi::F32, {}), m(ffi::F32, {});
+  TestBuffer new_x(ffi::F32, {}), new_m(ffi::F32, {});
+  *sum.data<float>() = 4;
+  *x.data<float>() = 3;
+  *m.data<float>() = 8;
+  EXPECT_EQ(
+      Run({y_, sum, y_, x, y_, m}, {y_, new_x, y_, new_m}, "momentum", {0, 1}),
+      "");
+  EXPECT_EQ(*new_x.data<float>(), 0);
+  EXPECT_EQ(*new_m.data<float>(), 6);
+  EXPECT_EQ(*x.data<float>(), 3);
+}
+
+// Streams are those of bk_gaussian.
+TEST_F(NoisyUpdateHandlerTest, DrawsTheNoiseOfItsStreams) {
+  TestBuffer noise(ffi::F32, {2, 3}), stddev(ffi::F32, {}),
+      start(ffi::S32, {2});
+  TestBuffer sum(ffi::F32, {2, 3}), x(ffi::F32, {2, 3});
+  *stddev.data<float>() = numbers_.data<float>()[0] = 3;
+  ASSERT_EQ(RunCpu("bk_gaussian", {sum, key_, stddev, start}, {noise},
+                   {{"stream", 7}, {"whole", std::vector<int64_t>{2, 3}}}),
+            absl::OkStatus());
+  EXPECT_EQ(Run({y_, sum, y_, x}, {y_, x}, "sgd", {0, 7}), "");
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_NE(x.data<float>()[i], 0);
+    EXPECT_EQ(x.data<float>()[i], noise.data<float>()[i] / -4);
+  }
+}
+
+TEST_F(NoisyUpdateHandlerTest, NamesOperationOperandExpectedAndGot) {
+  const TestBuffer wide(ffi::F64, {2, 3});
+  EXPECT_EQ(Run({x_, x_}, {x_}, "lion"),
+            "bk_noisy_update: optimizer: expected sgd, momentum, nesterov, "
+            "adam or adamw, got 'lion'");
+  EXPECT_EQ(Run({x_, x_}, {x_}, "sgd", {-1}),
+            "bk_noisy_update: streams: expected 0 <= value < 2^32, got -1");
+  EXPECT_EQ(Run({x_, x_}, {x_, x_}),
+            "bk_noisy_update: number of arrays: expected 3, got 2");
+  EXPECT_EQ(Run({x_, x_, x_}, {x_}),
+            "bk_noisy_update: number of results: expected 2, got 1");
+  EXPECT_EQ(Run({wide, x_, x_}, {x_, x_}),
+            "bk_noisy_update: sum: expected f32[2,3], got f64[2,3]");
+  EXPECT_EQ(Run({x_, y_, x_}, {x_, x_}),
+            "bk_noisy_update: parameter: expected f32[2,3], got f32[]");
+  EXPECT_EQ(Run({x_, x_, y_}, {x_, x_}),
+            "bk_noisy_update: first moment: expected f32[2,3], got f32[]");
+  EXPECT_EQ(Run({x_, x_, x_, x_}, {x_, x_, wide}, "adam"),
+            "bk_noisy_update: second moment: expected f32[2,3], got f64[2,3]");
+  EXPECT_EQ(RunCpu("bk_noisy_update", {key_, key_}, {}).message(),
+            "bk_noisy_update: optimizer: expected sgd, momentum, nesterov, "
+            "adam or adamw, got none");
+  EXPECT_EQ(
+      RunCpu("bk_noisy_update", {key_, numbers_}, {}, {{"optimizer", "sgd"}})
+          .message(),
+      "bk_noisy_update: streams: expected an attribute of int64 numbers, "
+      "got none");
+  EXPECT_EQ(RunCpu("bk_noisy_update", {key_, x_}, {},
+                   {{"optimizer", "sgd"}, {"streams", std::vector<int64_t>{}}})
+                .message(),
+            "bk_noisy_update: numbers: expected f32[12], got f32[2,3]");
 }
 
 TEST(ChachaBitsHandlerTest, ChecksKeyAndWords) {

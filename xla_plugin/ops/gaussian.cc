@@ -2,12 +2,11 @@
 // noise is made of.
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "custom_calls/noise.h"
+#include "xla_plugin/noise.h"
 #include "xla_plugin/operation.h"
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/gaussian.h"
@@ -17,34 +16,6 @@
 
 namespace bk {
 namespace {
-
-struct NoiseCall : Call {
-  using Call::Call;
-
-  // A word of the nonce: an attribute, because it is known when a program is
-  // traced and the same on every device.
-  absl::Status ReadWord(const char* name, uint32_t* word) const {
-    const auto value = attributes_.Integer(name);
-    if (!value.has_value()) {
-      return Mismatch(Attribute(name), "an integer attribute", "none");
-    }
-    if (*value < 0 || *value > std::numeric_limits<uint32_t>::max()) {
-      return Mismatch(Attribute(name), "0 <= value < 2^32",
-                      absl::StrCat(*value));
-    }
-    *word = static_cast<uint32_t>(*value);
-    return absl::OkStatus();
-  }
-
-#if !defined(BK_PLATFORM_CUDA)
-  static NoiseStream StreamOf(const uint32_t* key, uint32_t stream,
-                              uint32_t domain) {
-    NoiseStream made = {{}, stream, domain};
-    std::copy_n(key, kKeyWords, made.key);
-    return made;
-  }
-#endif
-};
 
 std::string Listed(ffi::Span<const int64_t> sizes) {
   return absl::StrCat("(", absl::StrJoin(sizes, ","), ")");
