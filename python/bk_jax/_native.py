@@ -40,8 +40,9 @@ TARGETS = (
     "bk_conv_sum",
     "bk_gaussian",
     "bk_chacha_bits",
+    "bk_noisy_update",
 )
-ON_CPUS_ALONE = ("bk_squared_norms",)  # XLA's reductions do this on a GPU
+ON_CPUS_ALONE = ("bk_squared_norms", "bk_noisy_update")  # XLA's own code does this on a GPU
 REBUILD = (
     "Build it with `make setup` in a checkout, or reinstall with "
     "`pip install --force-reinstall bk_jax`."

@@ -21,26 +21,26 @@ constexpr Optimizer kOptimizers[] = {Optimizer::kSgd, Optimizer::kMomentum,
 
 // In small integers and powers of two, where every step is exact.
 constexpr UpdateNumbers kExact = {.stddev = 0,
-                                  .divisor = 2,
+                                  .scale = 0.5F,
                                   .step = -0.5F,
                                   .decay = 0.5F,
                                   .gain = 0.5F,
                                   .second_decay = 0.75F,
                                   .second_gain = 0.25F,
-                                  .correction = 0.5F,
-                                  .second_correction = 0.25F,
+                                  .unbias = 2,
+                                  .second_unbias = 4,
                                   .epsilon_root = 0,
                                   .epsilon = 1,
                                   .weight_decay = 0.25F};
 constexpr UpdateNumbers kOrdinary = {.stddev = 0.7F,
-                                     .divisor = 3,
+                                     .scale = 0.3F,
                                      .step = -0.01F,
                                      .decay = 0.9F,
                                      .gain = 0.1F,
                                      .second_decay = 0.999F,
                                      .second_gain = 0.001F,
-                                     .correction = 0.19F,
-                                     .second_correction = 0.001999F,
+                                     .unbias = 5.2F,
+                                     .second_unbias = 500.3F,
                                      .epsilon_root = 1e-12F,
                                      .epsilon = 1e-8F,
                                      .weight_decay = 0.1F};
@@ -75,8 +75,8 @@ float Moved(Optimizer optimizer, const UpdateNumbers& n, float g, float x,
   }
   *m = n.gain * g + n.decay * *m;
   *v = n.second_gain * (g * g) + n.second_decay * *v;
-  float u = (*m / n.correction) /
-            (std::sqrt(*v / n.second_correction + n.epsilon_root) + n.epsilon);
+  float u = (n.unbias * *m) /
+            (std::sqrt(n.second_unbias * *v + n.epsilon_root) + n.epsilon);
   if (optimizer == Optimizer::kAdamW) u = u + n.weight_decay * x;
   return x + n.step * u;
 }
@@ -94,7 +94,7 @@ void InSteps(Optimizer optimizer, const UpdateNumbers& n, uint32_t stream,
   Array<float>& m = leaf.updated[1];
   Array<float>& v = leaf.updated[2];
   for (int64_t i = 0; i < noisy.size(); ++i) {
-    x[i] = Moved(optimizer, n, noisy[i] / n.divisor, x[i], &m[i], &v[i]);
+    x[i] = Moved(optimizer, n, n.scale * noisy[i], x[i], &m[i], &v[i]);
   }
 }
 
@@ -118,7 +118,7 @@ TEST_P(NoisyUpdateTest, SmallNumbers) {
   for (const Case& expected :
        {Case{Optimizer::kSgd, 2, 4, 12}, Case{Optimizer::kMomentum, 1, 4, 12},
         Case{Optimizer::kNesterov, 1, 4, 12},
-        // (3 / 0.5) / (sqrt(10 / 0.25 + 9) + 1)
+        // 2 * 3 / (sqrt(4 * 10 + 9) + 1)
         Case{Optimizer::kAdam, 2.625F, 3, 10},
         Case{Optimizer::kAdamW, 2.25F, 3, 10}}) {
     UpdateNumbers numbers = kExact;

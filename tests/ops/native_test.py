@@ -9,9 +9,11 @@ import pytest
 from support.structure import custom_calls
 
 from bk_jax import _native, ops
+from bk_jax.ops.noisy_update import Leaf, Numbers
 from bk_jax.ops.weighted_sum import NATIVE_ELEMENTS
 
 KEY = np.arange(8, dtype=np.uint32)
+NUMBERS = Numbers(stddev=1.0, scale=0.5, step=-0.5, decay=0.5)
 IDS = np.zeros((2, 3), np.int32)
 WINDOW = ops.Window((1, 2, 2))
 ATTRIBUTES = {name: np.asarray(value, np.int64) for name, value in WINDOW.attributes().items()}
@@ -28,6 +30,10 @@ OPERANDS = {
     "bk_squared_norms": (ops.sum_of_squares, [(2, 3), (2, 5)]),
     "bk_weighted_sum": (ops.weighted_sum, [(2,), (2, NATIVE_ELEMENTS // 2)]),
     "bk_gaussian": (lambda x: ops.gaussian(x, KEY, 1.0), [(3, 4)]),
+    "bk_noisy_update": (
+        lambda s, x, m: ops.noisy_update([Leaf(s, x, (m,))], KEY, NUMBERS, optimizer="momentum"),
+        [(3, 4)] * 3,
+    ),
     "bk_chacha_bits": (lambda x: ops.chacha_bits(KEY, 9, stream=0, domain=1) + x, [()]),
     "bk_embedding_norm": (lambda g: ops.embedding_norm(IDS, g), [(2, 3, 4)]),
     "bk_clipped_scatter": (lambda c, g: ops.clipped_scatter(IDS, c, g, 5), [(2,), (2, 3, 4)]),

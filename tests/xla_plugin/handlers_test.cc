@@ -361,7 +361,7 @@ class NoisyUpdateHandlerTest : public testing::Test {
  protected:
   NoisyUpdateHandlerTest() {
     float* numbers = numbers_.data<float>();
-    numbers[1] = 2;      // divisor
+    numbers[1] = 0.5F;   // scale
     numbers[2] = -0.5F;  // step
     numbers[3] = 0.5F;   // decay
   }

@@ -32,26 +32,26 @@ struct ChachaTask {
 // Moments are updated first; x += step * u.
 //
 //   kSgd       u = g
-//   kMomentum  m = g + decay m                            u = m
-//   kNesterov  m = g + decay m                            u = g + decay m
-//   kAdam      m = gain g + decay m                       u = (m / correction)
-//   /
-//              v = second_gain g^2 + second_decay v           (sqrt(v /
-//              second_correction + epsilon_root) + epsilon)
+//   kMomentum  m = g + decay m     u = m
+//   kNesterov  m = g + decay m     u = g + decay m
+//   kAdam      m = gain g + decay m
+//              v = second_gain g^2 + second_decay v
+//              u = unbias m /
+//                  (sqrt(second_unbias v + epsilon_root) + epsilon)
 //   kAdamW     the same, and weight_decay x is added to u
 enum class Optimizer { kSgd, kMomentum, kNesterov, kAdam, kAdamW };
 
 // python/bk_jax/ops/noisy_update.py has the same list.
 struct UpdateNumbers {
   float stddev;
-  float divisor;
+  float scale;  // of the sum: 1 / what it is divided by
   float step;
   float decay;
   float gain;
   float second_decay;
   float second_gain;
-  float correction;
-  float second_correction;
+  float unbias;
+  float second_unbias;
   float epsilon_root;
   float epsilon;
   float weight_decay;
@@ -75,7 +75,7 @@ inline constexpr int64_t Updated(Optimizer optimizer) {
   return 3;
 }
 
-// The update of `count` values by g = sum / divisor.
+// The update of `count` values by g = scale * sum.
 struct UpdateTask {
   Optimizer optimizer;
   UpdateNumbers numbers;

@@ -22,11 +22,11 @@ struct UpdateArray {
   float* to[kMaxUpdated];
 };
 
-// For every array: gradient = (sum + stddev * z) / divisor, where z are the
+// For every array: gradient = scale * (sum + stddev * z), where z are the
 // normals that Gaussian adds to an array of this stream, bit for bit; then the
 // update of `optimizer`, see UpdateTask. `stream.stream` is not used.
 //
-//   stddev = 0   gradient = sum / divisor
+//   stddev = 0   gradient = scale * sum
 //
 // As in XLA's own code, gradients, moments and updates that are too small for a
 // normal number are 0.

@@ -1,5 +1,6 @@
 // Updates of optimizers, a vector at a time. Every operation is rounded by
-// itself, in the order of optax: op by op, JAX computes the same bits.
+// itself, in the order of optax: op by op, JAX computes the same bits. XLA too
+// multiplies by the reciprocal of what an array is divided by.
 #include "custom_calls/cpu/noise/noisy_update_isa.h"
 
 #include "custom_calls/cpu/noise/normal-inl.h"
@@ -26,9 +27,9 @@ BK_INLINE Floats Direction(const UpdateNumbers& n, const Floats& gradient,
   } else {
     first = n.gain * gradient + n.decay * first;
     second = n.second_gain * (gradient * gradient) + n.second_decay * second;
-    const Floats square = second / n.second_correction;
+    const Floats square = n.second_unbias * second;
     const Floats direction =
-        (first / n.correction) / (Sqrt(square + n.epsilon_root) + n.epsilon);
+        (n.unbias * first) / (Sqrt(square + n.epsilon_root) + n.epsilon);
     if constexpr (kOptimizer == Optimizer::kAdam) return direction;
     return direction + n.weight_decay * x;
   }
@@ -45,7 +46,7 @@ BK_INLINE void UpdateVector(const UpdateNumbers& n, const float* sum,
     values[k] = Load(from[k] + i);
   }
   const Floats direction = Direction<kOptimizer>(
-      n, Load(sum + i) / n.divisor, values[0], values[1], values[2]);
+      n, n.scale * Load(sum + i), values[0], values[1], values[2]);
   values[0] = values[0] + n.step * direction;
 #pragma GCC unroll 3
   for (int64_t k = 0; k < kUpdated<kOptimizer>; ++k)

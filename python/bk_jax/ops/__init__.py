@@ -17,6 +17,7 @@ from bk_jax.ops.direct_norm import direct_norm
 from bk_jax.ops.embedding_norm import embedding_norm
 from bk_jax.ops.gaussian import gaussian
 from bk_jax.ops.ghost_norm import ghost_norm
+from bk_jax.ops.noisy_update import noisy_update
 from bk_jax.ops.per_sample_grad import per_sample_grad
 from bk_jax.ops.sum_of_squares import sum_of_squares
 from bk_jax.ops.tied_cross import tied_cross
@@ -37,6 +38,7 @@ __all__ = [
     "embedding_norm",
     "gaussian",
     "ghost_norm",
+    "noisy_update",
     "per_sample_grad",
     "sum_of_squares",
     "tied_cross",
