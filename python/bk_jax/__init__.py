@@ -7,12 +7,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bk_jax import ops, random
+    from bk_jax import ops, optimizers, random
     from bk_jax._diagnose import diagnose
     from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
     from bk_jax.exporting import register_custom_calls
     from bk_jax.overhead import calibrate, tax
     from bk_jax.program.shared_data import BatchSizedConstantWarning
+    from bk_jax.updates import private_update
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,8 @@ __all__ = [
     "diagnose",
     "dp_value_and_grad",
     "ops",
+    "optimizers",
+    "private_update",
     "random",
     "register_custom_calls",
     "tax",
@@ -41,10 +44,11 @@ _FUNCTIONS = {
     "clipped_value_and_grad": "api",
     "diagnose": "_diagnose",
     "dp_value_and_grad": "api",
+    "private_update": "updates",
     "register_custom_calls": "exporting",
     "tax": "overhead",
 }
-_MODULES = ("ops", "random")
+_MODULES = ("ops", "optimizers", "random")
 
 
 def __getattr__(name: str) -> Any:

@@ -116,11 +116,20 @@ class DPValueAndGrad:
           key: the key of the noise, as in a call.
           like: the parameters, whose dtypes the result has; default: the dtypes of the sums.
         """
+        manual = self.check_release(key)
+        return self._release(sums, key, sums if like is None else like, manual)
+
+    def check_release(self, key: Any) -> Manual:
+        """What `release` asks of a key, or an error; returns where in a `shard_map` we are."""
         validate.key_given(key, self.noise_multiplier)
         manual = find_manual(())
         if key is not None:
             check_noise(manual, key)
-        return self._release(sums, key, sums if like is None else like, manual)
+        return manual
+
+    def noise_stddev(self) -> Any:
+        """The standard deviation of the noise that is added to the sums, before they are divided."""
+        return refuse_derivatives(self.noise_multiplier) * self._clip_sensitivity()
 
     def _differentiated(self, args: Sequence[Any]) -> Any:
         """The parameters as the gradients come back: one argument, or a tuple of them."""
@@ -192,10 +201,8 @@ class DPValueAndGrad:
         real = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
         totals = [leaves[i] for i in real]
         if key is not None:
-            sigma = refuse_derivatives(self.noise_multiplier)
-            stddev = sigma * self._clip_sensitivity()
             with jax.named_scope("bk.noise"):
-                totals = add_noise(totals, key, stddev, manual)
+                totals = add_noise(totals, key, self.noise_stddev(), manual)
         dtypes = [jax.typeof(leaf).dtype for leaf in jax.tree_util.tree_leaves(like)]
         for i, total in zip(real, totals, strict=True):
             leaves[i] = _divided(total, self.normalize_by, dtype=jnp.dtype(self.dtype or dtypes[i]))

@@ -35,7 +35,7 @@ def add_noise(
     sums: Sequence[jax.Array], key: Any, stddev: Any, manual: Manual = NOT_MANUAL
 ) -> list[jax.Array]:
     """Adds `N(0, stddev^2)` to every element; array number `i` draws from stream `i` of the key."""
-    words = _own_key(noise_key(key), list(sums))
+    words = own_words(key, sums)
     if manual:
         return [_add_to_part(total, words, stddev, i, manual) for i, total in enumerate(sums)]
     dtypes = [accumulation_dtype(total.dtype) for total in sums]
@@ -44,6 +44,11 @@ def add_noise(
         _add(total, words, deviations[dtype], stream=i)
         for i, (total, dtype) in enumerate(zip(sums, dtypes, strict=True))
     ]
+
+
+def own_words(key: Any, sums: Sequence[jax.Array]) -> jax.Array:
+    """The ChaCha key `uint32[8]` for the noise of these sums; under `vmap`, each model's own."""
+    return _own_key(noise_key(key), list(sums))
 
 
 @jax.custom_batching.custom_vmap

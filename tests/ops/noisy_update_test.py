@@ -147,7 +147,9 @@ def test_donated_arrays_are_overwritten_and_others_are_not(optimizer):
 
     donating = jax.jit(step, donate_argnums=0).lower(updated, sums).compile()
     assert donating.memory_analysis().temp_size_in_bytes < 300 * 300 * 4
-    assert not any(" copy(" in line and "300,300" in line for line in donating.as_text().split("\n"))
+    assert not any(
+        " copy(" in line and "300,300" in line for line in donating.as_text().split("\n")
+    )
     kept = jax.tree.map(np.copy, updated)
     expected = jax.jit(step)(updated, sums)
     jax.tree.map(assert_bits_equal, updated, kept)
@@ -202,11 +204,13 @@ def test_errors():
     given = numbers()
     with pytest.raises(ValueError, match=r"noisy_update expects a key uint32\[8\]"):
         ops.noisy_update([Leaf(x, x)], KEY[:2], given, optimizer="sgd")
-    with pytest.raises(ValueError, match="optimizer to be one of 'sgd', .*; got 'lion'"):
+    with pytest.raises(ValueError, match=r"optimizer to be one of 'sgd', .*; got 'lion'"):
         ops.noisy_update([Leaf(x, x)], KEY, given, optimizer="lion")
     with pytest.raises(ValueError, match="expects 2 moments for optimizer='adam'; leaf 0 has 1"):
         ops.noisy_update([Leaf(x, x, (x,))], KEY, given, optimizer="adam")
-    with pytest.raises(ValueError, match=r"leaf 1 has a sum of shape \(3,\) and float32 of .*\(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"leaf 1 has a sum of shape \(3,\) and float32 of .*\(2,\)"
+    ):
         ops.noisy_update([Leaf(x, x), Leaf(x, x[:2])], KEY, given, optimizer="sgd")
-    with pytest.raises(ValueError, match="expects float32 arrays .*float16"):
+    with pytest.raises(ValueError, match=r"expects float32 arrays .*float16"):
         ops.noisy_update([Leaf(x, x.astype(np.float16))], KEY, given, optimizer="sgd")

@@ -17,7 +17,7 @@ the update another one over all arrays; here each value is read and written once
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -141,8 +141,8 @@ def noisy_update_twin(
 def _update_one(
     noisy: jax.Array, n: Numbers, x: jax.Array, *moments: jax.Array, optimizer: str
 ) -> tuple[jax.Array, ...]:
-    u, *moments = DIRECTIONS[optimizer](n, n.scale * noisy, x, *moments)
-    return (x + n.step * u, *moments)
+    direction, *updated = DIRECTIONS[optimizer](n, n.scale * noisy, x, *moments)
+    return (x + n.step * direction, *updated)
 
 
 def _sgd(n: Numbers, g: jax.Array, x: jax.Array) -> tuple[jax.Array, ...]:
@@ -175,7 +175,7 @@ def _adamw(
     return u + n.weight_decay * x, m, v
 
 
-DIRECTIONS = {
+DIRECTIONS: dict[str, Callable[..., tuple[jax.Array, ...]]] = {
     "sgd": _sgd,
     "momentum": _momentum,
     "nesterov": _nesterov,
