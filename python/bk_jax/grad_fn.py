@@ -33,6 +33,7 @@ from bk_jax.repeated import repeated
 from bk_jax.sharding.manual import Manual, check_noise
 from bk_jax.sharding.manual import find as find_manual
 from bk_jax.sharding.mesh_check import check_mesh
+from bk_jax.sharding.partition import is_cut
 from bk_jax.sharding.varying import vary
 from bk_jax.summing.clipped_sum import Task, clipped_sum
 from bk_jax.summing.microbatch import in_microbatches
@@ -105,7 +106,7 @@ class DPValueAndGrad:
         """
         check_mesh(args, kwargs)
         call = read_call(self.loss_fn, self.signature, args, kwargs)
-        return self._clipped_sums(call, is_padding_example)
+        return self._clipped_sums(call, is_padding_example, in_order=not (call.manual or is_cut()))
 
     def release(self, sums: Any, key: Any = None, *, like: Any = None) -> Any:
         """The private gradient from sums of clipped gradients: noise once, then the division.
@@ -152,7 +153,9 @@ class DPValueAndGrad:
         clip_norms = refuse_derivatives(self.l2_clip_norm)
         return make_clipping(clip_norms, self.clipping, tree, parameters.trainable)
 
-    def _clipped_sums(self, call: Call, is_padding_example: Any) -> ClippedSums:
+    def _clipped_sums(
+        self, call: Call, is_padding_example: Any, in_order: bool = False
+    ) -> ClippedSums:
         parameters, manual = call.parameters, call.manual
         is_padding = vary(_padding(is_padding_example, call.size), manual.examples)
         clipping = self._clipping(parameters)
@@ -161,7 +164,7 @@ class DPValueAndGrad:
         task = Task(traced, plan, clipping, self._goes_back_twice(traced), arrays, manual)
         size = 1 if self.method.loop else self._microbatch(call)
         if size is None or size >= call.size:
-            result = clipped_sum(task, call.examples, is_padding)
+            result = clipped_sum(task._replace(in_order=in_order), call.examples, is_padding)
         else:
             result = in_microbatches(task, call.examples, is_padding, size)
         sums = parameters.unflatten([manual.add_up(total) for total in result.sums])

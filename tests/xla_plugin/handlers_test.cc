@@ -451,6 +451,17 @@ TEST_F(NoisyUpdateHandlerTest, NamesOperationOperandExpectedAndGot) {
             "bk_noisy_update: numbers: expected f32[12], got f32[2,3]");
 }
 
+TEST(AfterHandlerTest, GivesBackWhatCame) {
+  TestBuffer x(ffi::F32, {2}), other(ffi::S32, {3}), out(ffi::F32, {2});
+  x.data<float>()[1] = 5;
+  EXPECT_EQ(RunCpu("bk_after", {x, other, other}, {out}), absl::OkStatus());
+  EXPECT_EQ(out.data<float>()[1], 5);
+  EXPECT_EQ(RunCpu("bk_after", {x}, {x}), absl::OkStatus());
+  EXPECT_EQ(x.data<float>()[1], 5);
+  EXPECT_EQ(RunCpu("bk_after", {x}, {other}).message(),
+            "bk_after: out: expected f32[2], got s32[3]");
+}
+
 TEST(ChachaBitsHandlerTest, ChecksKeyAndWords) {
   const auto error = [](const TestBuffer& key, const TestBuffer& words) {
     return std::string(

@@ -5,6 +5,7 @@ registered, and a pure-JAX twin with the same signature elsewhere. All of them t
 whole batch; none is differentiable.
 """
 
+from bk_jax.ops.after import after
 from bk_jax.ops.chacha import chacha_bits
 from bk_jax.ops.clip_factor import clip_factor
 from bk_jax.ops.clipped_gemm import clipped_gemm
@@ -25,6 +26,7 @@ from bk_jax.ops.weighted_sum import weighted_sum, weighted_sums
 
 __all__ = [
     "Window",
+    "after",
     "chacha_bits",
     "clip_factor",
     "clipped_gemm",

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from bk_jax.clip import Clipping
+from bk_jax.ops.after import after
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
 from bk_jax.planning.plan import Plan
 from bk_jax.program.backward import Backward
@@ -27,6 +28,10 @@ from bk_jax.sharding.manual import NOT_MANUAL, Manual
 from bk_jax.sharding.partition import is_cut
 from bk_jax.summing.blocks import Kept, Tapped, keep, together
 from bk_jax.summing.norms import Measured, norms_by_group
+
+
+# Elements of a sum that is worth an order.
+LARGE = 1 << 16
 
 
 class ClippedSum(NamedTuple):
@@ -48,6 +53,7 @@ class Task(NamedTuple):
     second_backward: bool
     arrays: Sequence[jax.Array]  # the trainable parameters
     manual: Manual = NOT_MANUAL  # inside a shard_map
+    in_order: bool = False  # sums one after the other, so that each can be used and freed early
 
 
 class _Pass(NamedTuple):
@@ -192,4 +198,8 @@ def _add_sums(
         if task.clipping.groups[kept.leaves[0]] != group:
             continue
         with _scope(task, "sum", kept.leaves):
-            sums.update(kept.clipped_sum(factor, sums))
+            found = kept.clipped_sum(factor, sums)
+            sums.update(found)
+            large = [total for total in found.values() if total.size >= LARGE]
+            if task.in_order and large:
+                factor = after(factor, *large)
