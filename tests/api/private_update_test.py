@@ -252,6 +252,28 @@ def test_several_devices_and_shard_maps_go_in_steps(monkeypatch):
     assert "bk_noisy_update" not in calls(make(), optimizers.sgd(0.1))
 
 
+@pytest.mark.native
+def test_large_sums_are_used_and_freed_one_by_one():
+    """Eight layers: less than half of their sums exist at a time."""
+    params = [np.full((300, 300), 0.01, np.float32) for _ in range(8)]
+    x = np.ones((2, 300), np.float32)
+    optimizer = optimizers.sgd(0.1)
+
+    def deep_loss(params, x):
+        return jnp.sum(functools.reduce(jnp.dot, params, x))
+
+    grad_fn = bk_jax.dp_value_and_grad(deep_loss)
+    update = private_update(grad_fn, optimizer)
+
+    def step(params, state, x, key):
+        return update(grad_fn.clipped_sums(params, x).sums, state, params, key=key)
+
+    lowered = jax.jit(step, donate_argnums=0).lower(
+        params, optimizer.init(params), x, jax.random.key(0)
+    )
+    assert lowered.compile().memory_analysis().temp_size_in_bytes < 4 * 300 * 300 * 4
+
+
 def test_an_empty_tree(implementation):
     grad_fn, optimizer = make(), optimizers.adam(0.1)
     update = private_update(grad_fn, optimizer)
