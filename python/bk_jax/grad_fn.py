@@ -94,6 +94,9 @@ class DPValueAndGrad:
     ) -> ClippedSums:
         """The sum of clipped gradients, in float32 at least, without noise. NOT private.
 
+        On a CPU large sums are made one after the other, so that what uses them, such as
+        `bk_jax.private_update`, can free each before the next exists.
+
         Sums of several batches may be added up before `release`: a logical batch in parts, with one
         draw of noise (`bk_jax.sampling.accumulated` does that).
 
