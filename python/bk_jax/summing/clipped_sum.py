@@ -29,7 +29,6 @@ from bk_jax.sharding.partition import is_cut
 from bk_jax.summing.blocks import Kept, Tapped, keep, together
 from bk_jax.summing.norms import Measured, norms_by_group
 
-
 # Elements of a sum that is worth an order.
 LARGE = 1 << 16
 
