@@ -49,8 +49,9 @@ BK_INLINE void UpdateVector(const UpdateNumbers& n, const float* sum,
       n, n.scale * Load(sum + i), values[0], values[1], values[2]);
   values[0] = values[0] + n.step * direction;
 #pragma GCC unroll 3
-  for (int64_t k = 0; k < kUpdated<kOptimizer>; ++k)
+  for (int64_t k = 0; k < kUpdated<kOptimizer>; ++k) {
     Store(values[k], to[k] + i);
+  }
 }
 
 // Fewer values than a vector has, through copies that are whole ones.
