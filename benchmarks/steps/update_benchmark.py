@@ -8,7 +8,7 @@
 | plain | `jax.value_and_grad` | optax, fused by XLA |
 | A/A | the plain step against itself: differences of its size mean nothing | |
 | in steps | `grad_fn`, with noise | optax |
-| one pass | `grad_fn.clipped_sums` | `bk_jax.private_update`, with noise |
+| one pass | `update.clipped_sums` | `bk_jax.private_update`, with noise |
 | no noise | the same | the same, without noise: not private |
 
 Parameters and the optimizer's state are donated, as users do. Steps run interleaved in one process; a
@@ -77,7 +77,7 @@ def step_in_one_pass(task: step_models.Task, optimizer: Any, noise: float) -> St
     update = bk_jax.private_update(grad_fn, optimizer)
 
     def step(params: Any, state: Any, batch: Any, seed: Any) -> tuple[Any, Any]:
-        found = grad_fn.clipped_sums(params, batch)
+        found = update.clipped_sums(params, batch)
         key = jax.random.key(seed) if noise else None
         return update(found.sums, state, params, key=key)
 

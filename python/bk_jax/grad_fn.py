@@ -94,9 +94,6 @@ class DPValueAndGrad:
     ) -> ClippedSums:
         """The sum of clipped gradients, in float32 at least, without noise. NOT private.
 
-        On a CPU large sums are made one after the other, so that what uses them, such as
-        `bk_jax.private_update`, can free each before the next exists.
-
         Sums of several batches may be added up before `release`: a logical batch in parts, with one
         draw of noise (`bk_jax.sampling.accumulated` does that).
 
@@ -107,9 +104,21 @@ class DPValueAndGrad:
         [3.]
         >>> grads = grad_fn.release(parts[0] + parts[1], key=bk_jax.random.key())
         """
+        return self.sums_in_order(args, kwargs, is_padding_example, in_order=False)
+
+    def sums_in_order(
+        self, args: Any, kwargs: Any, is_padding_example: Any, *, in_order: bool
+    ) -> ClippedSums:
+        """`clipped_sums`; in order, large sums are made one after the other where that is possible.
+
+        That is for what uses up each sum by reading it alone. Noise in place of a sum does not: XLA
+        would copy the sum, which the order reads too.
+        """
         check_mesh(args, kwargs)
         call = read_call(self.loss_fn, self.signature, args, kwargs)
-        return self._clipped_sums(call, is_padding_example, in_order=not (call.manual or is_cut()))
+        return self._clipped_sums(
+            call, is_padding_example, in_order=in_order and not (call.manual or is_cut())
+        )
 
     def release(self, sums: Any, key: Any = None, *, like: Any = None) -> Any:
         """The private gradient from sums of clipped gradients: noise once, then the division.

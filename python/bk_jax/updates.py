@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -16,10 +17,8 @@ from bk_jax.ops.noisy_update import Leaf, noisy_update
 from bk_jax.optimizers import Recipe, recipe_of
 from bk_jax.sharding.partition import is_cut
 
-Update = Callable[..., tuple[Any, Any]]
 
-
-def private_update(grad_fn: DPValueAndGrad, optimizer: Any) -> Update:
+def private_update(grad_fn: DPValueAndGrad, optimizer: Any) -> PrivateUpdate:
     """A function `update(sums, opt_state, params, key=key)` that returns new `(params, opt_state)`.
 
     It computes what these lines compute, to rounding, and draws the same noise from the same key:
@@ -41,6 +40,9 @@ def private_update(grad_fn: DPValueAndGrad, optimizer: Any) -> Update:
 
     Everything else is made in steps, with the lines above: any transformation of optax works.
 
+    `update.clipped_sums` is `grad_fn.clipped_sums`, but where the update takes one pass, large sums are
+    made one after the other, so that each is used and its memory free before the next exists.
+
     Args:
       grad_fn: from `dp_value_and_grad`. Its noise multiplier, clip norms and `normalize_by` count; keys
         are checked as by `release`, and one key must not be used twice.
@@ -51,25 +53,42 @@ def private_update(grad_fn: DPValueAndGrad, optimizer: Any) -> Update:
     >>> update = private_update(grad_fn, bk_jax.optimizers.sgd(0.1))
     >>> @functools.partial(jax.jit, donate_argnums=(0, 1))
     ... def train_step(params, opt_state, batch, key):
-    ...     found = grad_fn.clipped_sums(params, batch)
+    ...     found = update.clipped_sums(params, batch)
     ...     return update(found.sums, opt_state, params, key=key)
     >>> params = jnp.zeros(3)
     >>> opt_state = bk_jax.optimizers.sgd(0.1).init(params)
     >>> params, opt_state = train_step(params, opt_state, jnp.ones((4, 3)), bk_jax.random.key())
     """
     _check_options(grad_fn, optimizer)
-    recipe = recipe_of(optimizer)
+    return PrivateUpdate(grad_fn, optimizer)
 
-    def update(sums: Any, opt_state: Any, params: Any, *, key: Any = None) -> tuple[Any, Any]:
+
+@dataclasses.dataclass(frozen=True)
+class PrivateUpdate:
+    """The function that `private_update` returns."""
+
+    grad_fn: DPValueAndGrad
+    optimizer: Any
+
+    def __call__(
+        self, sums: Any, opt_state: Any, params: Any, *, key: Any = None
+    ) -> tuple[Any, Any]:
+        """New parameters and a new state of the optimizer; see `private_update`."""
         _check_trees(sums, params)
-        manual = grad_fn.check_release(key)
+        manual = self.grad_fn.check_release(key)
+        recipe = recipe_of(self.optimizer)
         if recipe is not None and not manual and not is_cut():
             trees = [sums, params, *recipe.moments(opt_state)]
-            if _is_float32(grad_fn, recipe, trees) and _have_one_structure(trees):
-                return _in_one_pass(grad_fn, recipe, trees, opt_state, key)
-        return _in_steps(grad_fn, optimizer, sums, opt_state, params, key)
+            if _is_float32(self.grad_fn, recipe, trees) and _have_one_structure(trees):
+                return _in_one_pass(self.grad_fn, recipe, trees, opt_state, key)
+        return _in_steps(self.grad_fn, self.optimizer, sums, opt_state, params, key)
 
-    return update
+    def clipped_sums(
+        self, *args: Any, is_padding_example: Any = None, **kwargs: Any
+    ) -> ClippedSums:
+        """The sums of `grad_fn.clipped_sums`, each ready to be used before the next. NOT private."""
+        in_order = recipe_of(self.optimizer) is not None
+        return self.grad_fn.sums_in_order(args, kwargs, is_padding_example, in_order=in_order)
 
 
 def _in_steps(
@@ -132,7 +151,7 @@ def _check_trees(sums: Any, params: Any) -> None:
     if isinstance(sums, ClippedSums):
         raise TypeError(
             "update expects the sums alone, a tree like the parameters: pass found.sums of found = "
-            "grad_fn.clipped_sums(params, batch)."
+            "update.clipped_sums(params, batch)."
         )
     if not _have_one_structure([sums, params]):
         raise ValueError(

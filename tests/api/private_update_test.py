@@ -269,7 +269,7 @@ def test_large_sums_are_used_and_freed_one_by_one():
     update = private_update(grad_fn, optimizer)
 
     def step(params, state, x, key):
-        return update(grad_fn.clipped_sums(params, x).sums, state, params, key=key)
+        return update(update.clipped_sums(params, x).sums, state, params, key=key)
 
     lowered = jax.jit(step, donate_argnums=0).lower(
         params, optimizer.init(params), x, jax.random.key(0)
@@ -310,7 +310,7 @@ def test_errors():
         update(PARAMS, state, PARAMS)
     with pytest.raises(ValueError, match=r"a key was passed but noise_multiplier is 0\.0"):
         private_update(make(noise_multiplier=0.0), optimizer)(PARAMS, state, PARAMS, key=key)
-    with pytest.raises(TypeError, match=r"pass found\.sums of found = grad_fn\.clipped_sums"):
+    with pytest.raises(TypeError, match=r"pass found\.sums of found = update\.clipped_sums"):
         update(grad_fn.clipped_sums(PARAMS, X), state, PARAMS, key=key)
     with pytest.raises(
         ValueError, match=r"sums and params to be trees of one structure; got sums .*"
