@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bk_jax import ops
+from bk_jax.ops.noisy_update import Leaf, Numbers
 from bk_jax.ops.weighted_sum import NATIVE_ELEMENTS
 from support.arrays import normals
 
@@ -67,9 +68,13 @@ def convolutions(x: jax.Array, g: jax.Array) -> Any:
 
 
 def noise(x: jax.Array) -> Any:
-    """Noise of two streams, and raw words."""
+    """Noise of two streams, raw words, and an update after the first noise."""
     words = ops.chacha_bits(KEY, 40_000, stream=3, domain=7)
-    return ops.gaussian(x, KEY, 1.0), ops.gaussian(x, KEY, 2.0, stream=1), words
+    noisy = ops.gaussian(x, KEY, 1.0)
+    leaves = [Leaf(ops.after(x, noisy), x + 1), Leaf(x[:900], x[:900])]
+    numbers = Numbers(stddev=1.0, scale=0.5, step=-0.1)
+    updated = ops.noisy_update(leaves, KEY, numbers, optimizer="sgd")
+    return noisy, ops.gaussian(x, KEY, 2.0, stream=1), words, updated
 
 
 def programs() -> dict[str, Program]:
