@@ -62,6 +62,16 @@ def test_the_loss_gets_a_key_of_every_step_and_its_further_arguments(tmp_path, p
     )
 
 
+def test_noise_and_update_in_one_pass_end_where_steps_of_their_own_end(tmp_path):
+    """The same noise and the same arithmetic: six steps of Adam differ by roundings alone."""
+    plan = dataclasses.replace(PLAN, steps=6)
+    made = {"optax": optax.adam(0.1), "bk_jax": bk_jax.optimizers.adam(0.1)}
+    apart, fused = (
+        fit(tmp_path / name, plan=plan, key=KEY, optimizer=made[name]).params for name in made
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), fused, apart)
+
+
 class Loss:
     """The loss, counting how often it is traced."""
 

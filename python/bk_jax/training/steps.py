@@ -74,18 +74,19 @@ def step_as_one(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> Take
     `kwargs` go to the loss, the same at every step. They are arguments of the program, not
     constants.
     """
+    update = bk_jax.private_update(grad_fn, optimizer)
 
     @functools.partial(jax.jit, donate_argnames="optimizer_state")
     def train(
         params: Any, optimizer_state: Any, batch: Any, others: Any, key: Any, kwargs: Any
     ) -> tuple[State, Seen]:
         padding = batch.is_padding_example
-        value, grads, stats = grad_fn(
-            params, batch.examples, *others, key=key, is_padding_example=padding, **kwargs
+        found = update.clipped_sums(
+            params, batch.examples, *others, is_padding_example=padding, **kwargs
         )
-        state = _update(optimizer, params, optimizer_state, grads)
-        size = jnp.sum(~padding)
-        return state, Seen(size, value, stats.clipped_fraction, stats.nonfinite_count)
+        state = State(*update(found.sums, optimizer_state, params, key=key))
+        clipped, nonfinite = found.stats.clipped_fraction, found.stats.nonfinite_count
+        return state, Seen(jnp.sum(~padding), found.value, clipped, nonfinite)
 
     def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
         batch = loader.batch(step.sampling_key)
@@ -100,7 +101,9 @@ def step_in_parts(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> Ta
 
     @functools.partial(jax.jit, donate_argnames=("optimizer_state", "grads"))
     def update(params: Any, optimizer_state: Any, grads: Any) -> State:
-        return _update(optimizer, params, optimizer_state, grads)
+        optax = require("optax", "optax")
+        updates, optimizer_state = optimizer.update(grads, optimizer_state, params)
+        return State(optax.apply_updates(params, updates), optimizer_state)
 
     def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
         parts = loader.physical_batches(step.sampling_key)
@@ -116,12 +119,6 @@ def _loss_key(grad_fn: Any, step: Step) -> tuple[jax.Array, ...]:
     """The key for a loss that takes one, else nothing. A resumed run makes the same key."""
     takes_key = grad_fn.signature.prng_argnum is not None
     return (jax.random.fold_in(step.sampling_key, LOSS),) if takes_key else ()
-
-
-def _update(optimizer: Any, params: Any, optimizer_state: Any, grads: Any) -> State:
-    optax = require("optax", "optax")
-    updates, optimizer_state = optimizer.update(grads, optimizer_state, params)
-    return State(optax.apply_updates(params, updates), optimizer_state)
 
 
 def initial_state(optimizer: Any, params: Any) -> State:
