@@ -25,10 +25,12 @@ from bk_jax.ops.chacha import KEY_WORDS
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.random import is_chacha
 from bk_jax.sharding.manual import NOT_MANUAL, Manual, place
-from bk_jax.sharding.partition import Rule, Shards, sharded
+from bk_jax.sharding.partition import Rule, Shards, is_cut, sharded
 
 # "bkjx": keeps noise apart from what a user draws from the same key, unless they fold in just this.
 NOISE_TAG = 0x626B6A78
+# Elements of an array whose noise is not worth a call of its own.
+SMALL = 1 << 16
 
 
 def add_noise(
@@ -38,12 +40,24 @@ def add_noise(
     words = own_words(key, sums)
     if manual:
         return [_add_to_part(total, words, stddev, i, manual) for i, total in enumerate(sums)]
+    noisy = _add_together(sums, words, stddev)
     dtypes = [accumulation_dtype(total.dtype) for total in sums]
     deviations = {dtype: jnp.asarray(stddev, dtype) for dtype in dict.fromkeys(dtypes)}
     return [
-        _add(total, words, deviations[dtype], stream=i)
+        noisy[i] if i in noisy else _add(total, words, deviations[dtype], stream=i)
         for i, (total, dtype) in enumerate(zip(sums, dtypes, strict=True))
     ]
+
+
+def _add_together(sums: Sequence[jax.Array], words: jax.Array, stddev: Any) -> dict[int, jax.Array]:
+    """Noise of the small arrays, by their numbers: one call for all of them, on one device."""
+    small = [
+        i
+        for i, total in enumerate(sums)
+        if total.dtype == jnp.float32 and total.size <= SMALL and not is_cut()
+    ]
+    noisy = ops.gaussians([sums[i] for i in small], words, stddev, streams=small)
+    return dict(zip(small, noisy, strict=True))
 
 
 def own_words(key: Any, sums: Sequence[jax.Array]) -> jax.Array:

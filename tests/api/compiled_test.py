@@ -43,7 +43,8 @@ def operands(program, target):
 
 
 def test_noise_and_scatter_take_over_what_a_call_made(program):
-    taken = [names[0] for names in operands(program, "bk_gaussian")]
+    (noisy,) = operands(program, "bk_gaussians")
+    taken = noisy[2:]  # after key and deviation
     taken += [names[3] for names in operands(program, "bk_clipped_scatter")]
     assert len(taken) == 3  # two parameters and one lookup
     assert [name for name in taken if not name.startswith("ffi_call")] == []

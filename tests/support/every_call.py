@@ -74,7 +74,8 @@ def noise(x: jax.Array) -> Any:
     leaves = [Leaf(ops.after(x, noisy), x + 1), Leaf(x[:900], x[:900])]
     numbers = Numbers(stddev=1.0, scale=0.5, step=-0.1)
     updated = ops.noisy_update(leaves, KEY, numbers, optimizer="sgd")
-    return noisy, ops.gaussian(x, KEY, 2.0, stream=1), words, updated
+    small = ops.gaussians([x[:900], x[:10], x], KEY, 1.0, streams=(2, 3, 4))
+    return noisy, ops.gaussian(x, KEY, 2.0, stream=1), small, words, updated
 
 
 def programs() -> dict[str, Program]:

@@ -357,6 +357,37 @@ TEST(GaussianHandlerTest, NamesOperationOperandExpectedAndGot) {
             "bk_gaussian: x: expected f32, bf16, f16 or f64, got s32");
 }
 
+TEST(GaussiansHandlerTest, IsTheNoiseOfEachArray) {
+  TestBuffer key(ffi::U32, {8}), stddev(ffi::F32, {}), start(ffi::S32, {2});
+  TestBuffer x(ffi::F32, {2, 3}), noise(ffi::F32, {2, 3}), y(ffi::F32, {});
+  const auto run = [&](const std::vector<Buffer>& arrays,
+                       const std::vector<Buffer>& results,
+                       std::vector<int64_t> streams) {
+    std::vector<Buffer> operands = {key, stddev};
+    operands.insert(operands.end(), arrays.begin(), arrays.end());
+    return RunCpu("bk_gaussians", operands, results,
+                  {{"streams", std::move(streams)}});
+  };
+  *stddev.data<float>() = 3;
+  ASSERT_EQ(RunCpu("bk_gaussian", {x, key, stddev, start}, {noise},
+                   {{"stream", 7}, {"whole", std::vector<int64_t>{2, 3}}}),
+            absl::OkStatus());
+  EXPECT_EQ(run({y, x}, {y, x}, {0, 7}), absl::OkStatus());
+  EXPECT_NE(*y.data<float>(), 0);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_NE(x.data<float>()[i], 0);
+    EXPECT_EQ(x.data<float>()[i], noise.data<float>()[i]);
+  }
+  EXPECT_EQ(run({}, {}, {}), absl::OkStatus());
+  EXPECT_EQ(run({y, x}, {y, x}, {0}).message(),
+            "bk_gaussians: streams: expected one for each array and result, "
+            "got 1 for 2 and 2");
+  EXPECT_EQ(run({x}, {y}, {0}).message(),
+            "bk_gaussians: out: expected f32[2,3], got f32[]");
+  EXPECT_EQ(run({key}, {x}, {0}).message(),
+            "bk_gaussians: x: expected f32[8], got u32[8]");
+}
+
 class NoisyUpdateHandlerTest : public testing::Test {
  protected:
   NoisyUpdateHandlerTest() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "custom_calls/cpu/float_environment.h"
+#include "custom_calls/cpu/pieces.h"
 
 namespace bk {
 namespace {
@@ -101,6 +102,31 @@ template void Gaussian(const CpuKernels&, Parallel&, const NoiseStream&,
                        const BlockShape&, const Float16*, float, Float16*);
 template void Gaussian(const CpuKernels&, Parallel&, const NoiseStream&,
                        const BlockShape&, const double*, double, double*);
+
+void Gaussians(const CpuKernels& kernels, Parallel& parallel,
+               const NoiseStream& stream, float stddev,
+               const std::vector<NoiseArray>& arrays) {
+  if (stddev == 0) {
+    for (const NoiseArray& array : arrays) {
+      if (array.x != array.out) std::copy_n(array.x, array.size, array.out);
+    }
+    return;
+  }
+  const Pieces pieces(arrays, kChunk);
+  const auto run = [&](int64_t begin, int64_t end) {
+    const ScopedFloatEnvironment environment;
+    for (int64_t item = begin; item < end; ++item) {
+      const Piece piece = pieces[item];
+      const NoiseArray& array = arrays[piece.array];
+      NoiseStream own = stream;
+      own.stream = array.stream;
+      kernels.f32.gaussian({own, stddev, static_cast<uint64_t>(piece.begin),
+                            piece.end - piece.begin, array.x + piece.begin,
+                            array.out + piece.begin});
+    }
+  };
+  parallel.For(pieces.Count(), kFlopsPerValue * pieces.MeanSize(), run);
+}
 
 void ChachaWords(const CpuKernels& kernels, Parallel& parallel,
                  const NoiseStream& stream, uint64_t position, int64_t count,

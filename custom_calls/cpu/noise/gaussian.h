@@ -2,6 +2,9 @@
 #ifndef BK_JAX_CUSTOM_CALLS_CPU_NOISE_GAUSSIAN_H_
 #define BK_JAX_CUSTOM_CALLS_CPU_NOISE_GAUSSIAN_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "custom_calls/cpu/isa/kernels.h"
 #include "custom_calls/element.h"
 #include "custom_calls/noise.h"
@@ -25,6 +28,19 @@ template <class T>
 void Gaussian(const CpuKernels& kernels, Parallel& parallel,
               const NoiseStream& stream, const BlockShape& shape, const T* x,
               Accumulator<T> stddev, T* out);
+
+// A whole array and its stream; x and out may be the same.
+struct NoiseArray {
+  uint32_t stream;
+  int64_t size;
+  const float* x;
+  float* out;
+};
+
+// The same for many arrays; `stream.stream` is not used.
+void Gaussians(const CpuKernels& kernels, Parallel& parallel,
+               const NoiseStream& stream, float stddev,
+               const std::vector<NoiseArray>& arrays);
 
 // Words [position, position + count) of the stream.
 void ChachaWords(const CpuKernels& kernels, Parallel& parallel,

@@ -141,5 +141,6 @@ _MODELS: dict[str, Callable[[Instruction, Shapes], int]] = {
     "bk_weighted_sum": _twice_from(1),
     "bk_clip_factor": _twice(0),
     "bk_gaussian": _twice(0),
+    "bk_gaussians": _twice_from(2),
     "bk_noisy_update": _twice_from(2),
 }

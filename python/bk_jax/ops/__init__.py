@@ -17,6 +17,7 @@ from bk_jax.ops.conv_sum import conv_sum
 from bk_jax.ops.direct_norm import direct_norm
 from bk_jax.ops.embedding_norm import embedding_norm
 from bk_jax.ops.gaussian import gaussian
+from bk_jax.ops.gaussians import gaussians
 from bk_jax.ops.ghost_norm import ghost_norm
 from bk_jax.ops.noisy_update import noisy_update
 from bk_jax.ops.per_sample_grad import per_sample_grad
@@ -39,6 +40,7 @@ __all__ = [
     "direct_norm",
     "embedding_norm",
     "gaussian",
+    "gaussians",
     "ghost_norm",
     "noisy_update",
     "per_sample_grad",

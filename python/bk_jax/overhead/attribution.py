@@ -37,6 +37,7 @@ from bk_jax.overhead.seconds import (
 from bk_jax.planning.explain import Explanation
 
 SHARED, CLIPPING = "forward and backward", "clip factors, noise key"
+NOISE_OF_MANY = "bk_gaussians"  # operands: key, deviation, then one for each result
 _BETWEEN = re.compile(r"bk\.(clip|noise)(?=/|$)")
 
 
@@ -60,6 +61,8 @@ def find_owners(module: Module, paths: Sequence[str]) -> dict[str, tuple[str, ..
 
 def _unnamed(instruction: Instruction, bits: int, known: Mapping[str, int]) -> tuple[str, ...]:
     """The one parameter it serves, or what it is a part of."""
+    if instruction.target == NOISE_OF_MANY:
+        return tuple(path for path, own in known.items() if own & bits)
     between = _BETWEEN.findall(instruction.op_name)
     alone = () if between[-1:] == ["clip"] else [path for path, own in known.items() if own == bits]
     return tuple(alone) or (CLIPPING if between else SHARED,)
@@ -153,6 +156,10 @@ def _edges(module: Module, instruction: Instruction) -> Iterator[tuple[Value, Va
         yield from _loop(module, instruction)
     elif opcode in ("call", "conditional"):
         yield from _calls(module, instruction)
+    elif instruction.target == NOISE_OF_MANY:
+        key, deviation, *noisy = map(Value, instruction.operands)
+        for made, source in zip(_parts(instruction), noisy, strict=True):
+            yield from ((made, of) for of in (key, deviation, source))
     else:
         for operand in instruction.operands:
             yield Value(name), Value(operand)
