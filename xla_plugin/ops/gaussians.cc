@@ -29,9 +29,9 @@ struct GaussiansCall : NoiseCall {
     BK_RETURN_IF_ERROR(CheckShape(key, ffi::U32, {kKeyWords}));
     BK_RETURN_IF_ERROR(CheckShape(stddev, ffi::F32, {}));
     if (x.size() != streams.size() || out.size() != streams.size()) {
-      return Mismatch(Attribute("streams"), "one for each array and result",
-                      absl::StrCat(streams.size(), " for ", x.size(), " and ",
-                                   out.size()));
+      return Mismatch(
+          Attribute("streams"), "one for each array and result",
+          absl::StrCat(streams.size(), " for ", x.size(), " and ", out.size()));
     }
     for (size_t i = 0; i < x.size(); ++i) {
       const std::vector<int64_t> dims(x[i].dims.begin(), x[i].dims.end());
