@@ -102,7 +102,7 @@ def cuda_library() -> Library:
         return Library(None, (), f"bk_jax._cuda could not be imported ({error}). {BUILD_CUDA}")
     problem = module.device_problem()
     if problem and wish != "1":
-        return Library(None, (), f"bk_jax._cuda finds no device ({problem}).")
+        return Library(None, (), f"bk_jax._cuda finds no device that it can use ({problem}).")
     capsules = module.registrations()
     for name, capsule in capsules.items():
         jax.ffi.register_ffi_target(name, capsule, platform="CUDA")

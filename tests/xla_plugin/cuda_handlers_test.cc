@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/xla_plugin/buffers.h"
 #include "tests/xla_plugin/run_cpu.h"
+#include "xla_plugin/cuda_device.h"
 #include "xla_plugin/cuda_target.h"
 
 // The kernels that are linked here run on the CPU and look at every access;
@@ -23,6 +24,9 @@
 namespace bk::emulator {
 void Register(const void* begin, size_t bytes, const std::string& name);
 void Forget(const void* begin);
+void UnloadAll();
+void SetRecording(bool recording);
+int64_t Launches();
 }  // namespace bk::emulator
 
 namespace bk {
@@ -69,7 +73,19 @@ absl::Status RunCuda(const char* name, const std::vector<Buffer>& operands,
   BK_RETURN_IF_ERROR(target.workspace_bytes(frame, &bytes));
   Device workspace(ffi::U8, {bytes}, "workspace");
   if (bytes > 0) frame.results.push_back(workspace);
-  return target.run(frame, /*stream=*/nullptr);
+  // As XLA does it: first everything is initialized, then launches are
+  // recorded.
+  emulator::UnloadAll();
+  const int64_t launches = emulator::Launches();
+  BK_RETURN_IF_ERROR(target.load(frame));
+  EXPECT_EQ(emulator::Launches(), launches) << name;
+  emulator::SetRecording(true);
+  const absl::Status status = target.run(frame, /*stream=*/nullptr);
+  emulator::SetRecording(false);
+  if (status.ok()) {
+    EXPECT_GT(emulator::Launches(), launches) << name;
+  }
+  return status;
 }
 
 class CudaHandlersTest : public testing::Test {
@@ -166,6 +182,48 @@ TEST_F(CudaHandlersTest, ErrorsOfLaunchesNameOperationFileAndLine) {
   EXPECT_THAT(std::string(status.message()),
               testing::ContainsRegex("bk_ghost_norm: CUDA error 719 .*at "
                                      ".*ops/ghost_norm.cc:[0-9]+"));
+}
+
+// Without the initialize stage a first launch is recorded.
+TEST_F(CudaHandlersTest, RecordingNeedsLoadedKernels) {
+  const MapAttributes none({});
+  Device x(kF32, {2, 7}), out(kF32, {7});
+  emulator::UnloadAll();
+  emulator::SetRecording(true);
+  const auto status = CudaTargets()
+                          .at("bk_weighted_sum")
+                          .run({{factor_, x}, {out}, none}, nullptr);
+  emulator::SetRecording(false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(CudaHandlersTest, EmptyBatchesLaunchSomething) {
+  Device none(kF32, {0}), a(kF32, {0, 1, 3, 4}), g(kF32, {0, 1, 3, 5});
+  Device norm(kF32, {0}), upper(kF32, {0}), sum(kF32, {4, 5});
+  ASSERT_EQ(RunCuda("bk_ghost_norm", {a, g}, {norm, upper}), absl::OkStatus());
+  ASSERT_EQ(RunCuda("bk_clipped_gemm", {a, none, g}, {sum}), absl::OkStatus());
+  EXPECT_EQ(sum.values(), std::vector<float>(20, 0));
+  Device nothing(kF32, {2, 0}), no_sum(kF32, {0});
+  ASSERT_EQ(RunCuda("bk_weighted_sum", {factor_, nothing}, {no_sum}),
+            absl::OkStatus());
+  Device key(ffi::U32, {8}), words(ffi::U32, {0});
+  ASSERT_EQ(RunCuda("bk_chacha_bits", {key}, {words},
+                    {{"stream", 2}, {"domain", kNoiseDomain}}),
+            absl::OkStatus());
+}
+
+TEST(CudaDeviceTest, SaysWhatIsMissing) {
+  const CudaDevice a100 = {"NVIDIA A100", 8, 0}, t4 = {"Tesla T4", 7, 5};
+  EXPECT_EQ(ProblemOf({13000, 13000}, {a100}), "");
+  EXPECT_EQ(ProblemOf({13010, 13000}, {{"B200", 10, 0}, {"new", 15, 0}}), "");
+  EXPECT_EQ(ProblemOf({0, 13000}, {}), "no CUDA driver");
+  EXPECT_EQ(ProblemOf({13000, 13000}, {}), "no CUDA device");
+  EXPECT_EQ(ProblemOf({12080, 13000}, {a100}),
+            "the driver is for CUDA 12.8, and this build needs one for CUDA "
+            "13.0 or newer: update it");
+  EXPECT_EQ(ProblemOf({13000, 13000}, {a100, t4}),
+            "device 1, Tesla T4, has compute capability 7.5, and the kernels "
+            "need 8.0 or newer: hide it with CUDA_VISIBLE_DEVICES");
 }
 
 // What a handler says of itself when XLA asks for it.
