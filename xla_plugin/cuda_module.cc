@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "custom_calls/cuda/cublas/library.h"
 #include "xla_plugin/cuda_device.h"
 #include "xla_plugin/cuda_target.h"
 #include "xla_plugin/module.h"
@@ -55,6 +56,13 @@ int64_t WorkspaceBytes(const std::string& target,
   return bytes;
 }
 
+// Uses the library that is found; says why there is none.
+std::string FindCublas(const std::vector<std::string>& folders) {
+  const bk::cuda::FoundCublas found = bk::cuda::FindCublas({true, folders});
+  bk::cuda::UseCublas(found.functions);
+  return found.problem;
+}
+
 }  // namespace
 
 NB_MODULE(_cuda, module) {
@@ -66,6 +74,9 @@ NB_MODULE(_cuda, module) {
   module.def(
       "device_problem", [] { return bk::DeviceProblem(); },
       "Empty, or why no CUDA device can be used.");
+  module.def("find_cublas", &FindCublas,
+             "Looks for cublasLt by name, then in these folders, and uses it. "
+             "Empty, or why our kernels make all products.");
   module.def(
       "workspace_bytes", &WorkspaceBytes,
       "Bytes of the workspace that a call has as its last result; 0: none. "

@@ -54,8 +54,8 @@ __device__ Accumulator<T> AddTokens(const LookupShape& shape,
   return sum;
 }
 
-// Items: parts of kColumns columns, and in them the sorted tokens. At four
-// blocks of registers ptxas spills none for any architecture.
+// Items: parts of kColumns columns, and in them the sorted tokens. With
+// room for four blocks ptxas spills nothing on any architecture.
 template <class T>
 __global__ void __launch_bounds__(kColumns, 4)
     ScatterKernel(LookupShape shape, const uint64_t* keys,

@@ -1,5 +1,7 @@
 // One block for a part of an example, one thread for every so many elements of
 // it.
+#include <cmath>
+
 #include "custom_calls/cuda/platform.cuh"
 #include "custom_calls/cuda/reduce.cuh"
 #include "custom_calls/cuda/scaled_copy.h"
@@ -58,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t end = factor[item / parts] == 0 ? limit : begin;
     bool spoils = false;
     for (int64_t k = begin + threadIdx.x; k < end; k += kThreads) {
-      spoils = spoils || !isfinite(x[first + k]);
+      spoils = spoils || !std::isfinite(x[first + k]);
     }
     const bool any = AnyOfBlock(spoils, shared);
     if (threadIdx.x == 0) found[item] = any ? 1 : 0;

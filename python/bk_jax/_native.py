@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +60,7 @@ class Library(NamedTuple):
     targets: tuple[str, ...]
     problem: str
     switched_off: bool = False
+    note: str = ""
 
 
 @functools.cache
@@ -106,7 +108,22 @@ def cuda_library() -> Library:
     capsules = module.registrations()
     for name, capsule in capsules.items():
         jax.ffi.register_ffi_target(name, capsule, platform="CUDA")
-    return Library(module, tuple(capsules), problem)
+    return Library(module, tuple(capsules), problem, note=_cublas_note(module))
+
+
+def _cublas_note(module: Any) -> str:
+    """Who makes plain products: cublasLt, as JAX's own plugin finds it, or our kernels."""
+    problem = module.find_cublas(cublas_folders())
+    return f"our kernels make all products ({problem})" if problem else "cublasLt makes products"
+
+
+def cublas_folders() -> list[str]:
+    """Where NVIDIA's Python packages keep cublasLt, those of CUDA 13 and those of CUDA 12."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = [] if spec is None else spec.submodule_search_locations or []
+    names = (("cu13", "lib"), ("cublas", "lib"))
+    folders = (os.path.join(root, *name) for root in roots for name in names)
+    return [folder for folder in folders if os.path.isdir(folder)]
 
 
 @functools.cache
