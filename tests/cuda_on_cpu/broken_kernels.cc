@@ -64,7 +64,7 @@ __global__ void TileKernel(Mistake mistake, const float* in, float* out) {
   wmma::fill_fragment(sums, 0);
   for (float& x : ones.x) x = 1;
   for (int k = 0; k < 16; k += 8) {
-    wmma::load_matrix_sync(rows, tile + k * ldm, ldm);
+    wmma::load_matrix_sync(rows, tile + int64_t{k} * ldm, ldm);
     wmma::mma_sync(sums, ones, rows, sums);
   }
   __syncthreads();

@@ -74,7 +74,10 @@ INSTANTIATE_TEST_SUITE_P(
 // in [16, 16] with in[i][j] = i + j; the sums of its columns.
 Outcome RunTile(Mistake mistake) {
   std::vector<float> in(256), out(16);
-  for (int k = 0; k < 256; ++k) in[k] = static_cast<float>(k / 16 + k % 16);
+  for (int k = 0; k < 256; ++k) {
+    const int row = k / 16, column = k % 16;
+    in[k] = static_cast<float>(row + column);
+  }
   emulator::Register(in.data(), in.size() * sizeof(float), "in");
   emulator::Register(out.data(), out.size() * sizeof(float), "out");
   const cudaError_t error = ColumnSums(mistake, in.data(), out.data());
