@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-cpp test-py test-oldest test-cuda sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program wheel lock clean
+.PHONY: help setup demo test test-cpp test-py test-oldest test-cuda sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program wheel wheel-cuda lock clean
 
 help: ## list the targets
 	@echo "usage: make <target>"
@@ -77,6 +77,9 @@ bench-program: setup ## run one benchmark; PROGRAM=ops:dense_benchmark BENCH="--
 
 wheel: setup ## build a wheel into dist/, install it into a new environment and use it there
 	@tools/check_wheel.sh
+
+wheel-cuda: setup ## build the wheel with the module for GPUs into dist/ (needs nvcc)
+	@$(PY) tools/cuda_wheel.py
 
 lock: setup ## resolve pyproject.toml's dependencies anew into requirements.lock
 	@$(PY) tools/lock.py

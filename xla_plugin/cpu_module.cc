@@ -25,7 +25,9 @@ std::vector<std::string> SupportedIsas() {
 
 NB_MODULE(_cpu, module) {
   module.doc() = "CPU kernels of bk_jax as XLA FFI targets.";
-  bk::DefineTargets(module, bk::CpuTargets());
+  bk::DefineTargets(module, bk::CpuTargets(), [](const auto& target) {
+    return bk::Stages{{"execute", target.handler}};
+  });
   module.def("supported_isas", &SupportedIsas,
              "Instruction sets that this CPU can run, the best one last.");
   module.def(

@@ -14,21 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "custom_calls/cuda/runtime.h"
+#include "custom_calls/cuda/cublas/library.h"
+#include "xla_plugin/cuda_device.h"
 #include "xla_plugin/cuda_target.h"
 #include "xla_plugin/module.h"
 
 namespace {
-
-std::string DeviceProblem() {
-  int devices = 0;
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error == cudaErrorInsufficientDriver) {
-    return "no CUDA driver, or one older than the CUDA runtime";
-  }
-  if (error != cudaSuccess) return cudaGetErrorString(error);
-  return devices > 0 ? "" : "no CUDA device";
-}
 
 // An array without elements: the name of its type in NumPy, and its shape.
 using Array = std::pair<std::string, std::vector<int64_t>>;
@@ -65,13 +56,27 @@ int64_t WorkspaceBytes(const std::string& target,
   return bytes;
 }
 
+// Uses the library that is found; says why there is none.
+std::string FindCublas(const std::vector<std::string>& folders) {
+  const bk::cuda::FoundCublas found = bk::cuda::FindCublas({true, folders});
+  bk::cuda::UseCublas(found.functions);
+  return found.problem;
+}
+
 }  // namespace
 
 NB_MODULE(_cuda, module) {
   module.doc() = "CUDA kernels of bk_jax as XLA FFI targets.";
-  bk::DefineTargets(module, bk::CudaTargets());
-  module.def("device_problem", &DeviceProblem,
-             "Empty, or why no CUDA device can be used.");
+  bk::DefineTargets(module, bk::CudaTargets(), [](const auto& target) {
+    return bk::Stages{{"initialize", target.initialize},
+                      {"execute", target.handler}};
+  });
+  module.def(
+      "device_problem", [] { return bk::DeviceProblem(); },
+      "Empty, or why no CUDA device can be used.");
+  module.def("find_cublas", &FindCublas,
+             "Looks for cublasLt by name, then in these folders, and uses it. "
+             "Empty, or why our kernels make all products.");
   module.def(
       "workspace_bytes", &WorkspaceBytes,
       "Bytes of the workspace that a call has as its last result; 0: none. "

@@ -2,9 +2,10 @@
 //
 // A handler enqueues kernels on XLA's stream and returns: it allocates nothing,
 // waits for nothing and reads no device memory, so XLA may record it into a
-// command buffer (kCmdBufferCompatible). Kernels keep partial sums in a
-// workspace, which is the last result of an operation with WorkspaceBytes():
-// u8[n]. Python asks for n when it traces a call.
+// command buffer (kCmdBufferCompatible). What must not happen while it records,
+// the loading of kernels, happens before, in XLA's initialize stage. Kernels
+// keep partial sums in a workspace, which is the last result of an operation
+// with WorkspaceBytes(): u8[n]. Python asks for n when it traces a call.
 #ifndef BK_JAX_XLA_PLUGIN_CUDA_TARGET_H_
 #define BK_JAX_XLA_PLUGIN_CUDA_TARGET_H_
 
@@ -36,7 +37,10 @@ struct Gpu {
 
 struct CudaTarget {
   XLA_FFI_Handler* handler;
+  XLA_FFI_Handler* initialize;
   absl::Status (*run)(const CallFrame& frame, cudaStream_t stream);
+  // Makes a run with a frame like this one launch and nothing else.
+  absl::Status (*load)(const CallFrame& frame);
   // For a frame without workspace. 0: the call has none; at least 1 otherwise.
   absl::Status (*workspace_bytes)(const CallFrame& frame, int64_t* bytes);
 };
@@ -87,6 +91,22 @@ absl::Status RunOnCuda(const CallFrame& frame, cudaStream_t stream) {
 }
 
 template <class Operation>
+absl::Status LoadOnCuda(const CallFrame& frame) {
+  const cuda::LoadingOnly loading;
+  return RunOnCuda<Operation>(frame, /*stream=*/nullptr);
+}
+
+template <class Operation>
+ffi::Error InitializeOnCuda(ffi::RemainingArgs operands,
+                            ffi::RemainingRets results,
+                            ffi::Dictionary dictionary) {
+  return Guarded(Operation::kName, [&] {
+    const FfiAttributes attributes(dictionary);
+    return LoadOnCuda<Operation>(FfiFrame(operands, results, attributes));
+  });
+}
+
+template <class Operation>
 ffi::Error HandleOnCuda(cudaStream_t stream, ffi::RemainingArgs operands,
                         ffi::RemainingRets results,
                         ffi::Dictionary dictionary) {
@@ -108,8 +128,14 @@ struct CudaRegistration {
                                .RemainingRets()
                                .Attrs(),
                            {ffi::Traits::kCmdBufferCompatible});
-    CudaTargets()[Operation::kName] = {handler, RunOnCuda<Operation>,
-                                       WorkspaceBytes<Operation>};
+    XLA_FFI_DEFINE_HANDLER(initialize, InitializeOnCuda<Operation>,
+                           ffi::Ffi::Bind<ffi::ExecutionStage::kInitialize>()
+                               .RemainingArgs()
+                               .RemainingRets()
+                               .Attrs());
+    CudaTargets()[Operation::kName] = {
+        handler, initialize, RunOnCuda<Operation>, LoadOnCuda<Operation>,
+        WorkspaceBytes<Operation>};
   }
 };
 

@@ -5,6 +5,9 @@
 Each (model, method) runs in this process: the batch grows until memory does not suffice, then the
 step with the largest batch is timed. Beside it stand the numbers that the paper printed (PyTorch,
 A100 with 40 GB).
+Products of float32 are exact to float32 unless `--precision` says otherwise: XLA's own default on a
+GPU is TF32, which neither PyTorch's default nor our kernels for norms are, and a table of two
+precisions would compare those.
 Without a GPU it says so and does nothing.
 """
 
@@ -62,12 +65,25 @@ def step_of(task: step_models.Task, method: str) -> Callable[..., Any]:
     return bk_jax.clipped_value_and_grad(task.loss, method=method)
 
 
-def seconds(model: str, method: str, batch: int, dtype: Any, repeats: int) -> float | None:
+class Numbers(NamedTuple):
+    """What is calculated with: the type of parameters, and the precision of products in float32."""
+
+    dtype: Any
+    precision: str
+
+
+def lower(task: step_models.Task, method: str, params: Any, numbers: Numbers) -> Any:
+    """The step, all of whose products have one precision: the model's and ours."""
+    with jax.default_matmul_precision(numbers.precision):
+        return jax.jit(step_of(task, method)).lower(params, task.batch)
+
+
+def seconds(model: str, method: str, batch: int, numbers: Numbers, repeats: int) -> float | None:
     """The median time of a step, or nothing if memory does not suffice."""
     task = TASKS[model](batch)
-    params = jax.tree.map(lambda x: jnp.asarray(x, dtype), task.params)
+    params = jax.tree.map(lambda x: jnp.asarray(x, numbers.dtype), task.params)
     try:
-        step = jax.jit(step_of(task, method)).lower(params, task.batch).compile()
+        step = lower(task, method, params, numbers).compile()
         times = []
         for _ in range(repeats + 1):
             start = time.perf_counter()
@@ -80,11 +96,11 @@ def seconds(model: str, method: str, batch: int, dtype: Any, repeats: int) -> fl
         return None
 
 
-def largest(model: str, method: str, dtype: Any) -> Result | None:
+def largest(model: str, method: str, numbers: Numbers) -> Result | None:
     """Doubles the batch until it does not fit, then halves the interval."""
 
     def fits(batch: int) -> bool:
-        return seconds(model, method, batch, dtype, 1) is not None
+        return seconds(model, method, batch, numbers, 1) is not None
 
     good, bad = 0, 1
     while fits(bad):
@@ -92,12 +108,12 @@ def largest(model: str, method: str, dtype: Any) -> Result | None:
     while bad - good > max(1, good // 16):
         middle = (good + bad) // 2
         good, bad = (middle, bad) if fits(middle) else (good, middle)
-    time_ = seconds(model, method, good, dtype, 10) if good else None
+    time_ = seconds(model, method, good, numbers, 10) if good else None
     return Result(good, good / time_) if time_ else None
 
 
-def print_model(model: str, dtype: Any) -> None:
-    found = {method: largest(model, method, dtype) for method in PRINTED[model]}
+def print_model(model: str, numbers: Numbers) -> None:
+    found = {method: largest(model, method, numbers) for method in PRINTED[model]}
     ours = found["auto"]
     for method, result in found.items():
         batch, throughput = PRINTED[model][method]
@@ -113,13 +129,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--dtype", default="float32", help="of parameters and activations")
+    parser.add_argument(
+        "--precision",
+        choices=["float32", "tensorfloat32"],
+        default="float32",
+        help="of products of float32, the model's and ours",
+    )
     arguments = parser.parse_args()
     try:
         device = jax.devices("gpu")[0]
     except RuntimeError as error:
         print(f"paper_table: skipped, no GPU for JAX: {error}")
         return
-    print(f"{device.device_kind}, jax {jax.__version__}, {arguments.dtype}, no noise\n")
+    kind = f"{arguments.dtype}, products in {arguments.precision}"
+    print(f"{device.device_kind}, jax {jax.__version__}, {kind}, no noise\n")
     bk_jax.diagnose()
     print(
         "\n| model | method | largest batch | examples / s | auto is so many times as fast "
@@ -127,7 +150,7 @@ def main() -> None:
     )
     print("|---" * 8 + "|")
     for model in arguments.models:
-        print_model(model, jnp.dtype(arguments.dtype))
+        print_model(model, Numbers(jnp.dtype(arguments.dtype), arguments.precision))
 
 
 if __name__ == "__main__":

@@ -79,6 +79,10 @@ __device__ GemmItem ItemOf(const ClippedGemmShape& shape, int64_t shares,
           (share * shape.weights + weight) * shape.m * shape.n};
 }
 
+__device__ bool IsWanted(const int32_t* only_if) {
+  return only_if == nullptr || *only_if != 0;
+}
+
 template <class E, class Acc>
 __device__ void Finish(const ClippedGemmShape& shape, const GemmItem& item,
                        bool add, const Acc (&sums)[kSums],
@@ -95,8 +99,9 @@ template <class T, class E>
 __global__ void __launch_bounds__(kThreads)
     ScaledProductsKernel(ClippedGemmShape shape, int64_t shares, const T* lhs,
                          const float* factor, const T* rhs, bool add,
-                         float* out) {
+                         float* out, const int32_t* only_if) {
   BK_SHARED(ProductShared<E>, shared);
+  if (!IsWanted(only_if)) return;
   const bool left_aligned = IsAligned(lhs, shape.m);
   const bool right_aligned = IsAligned(rhs, shape.n);
   const int64_t items = shape.weights * shares * CeilDiv(shape.m, kTile) *
@@ -122,8 +127,9 @@ template <class T, class E>
 __global__ void __launch_bounds__(kThreads)
     ScaledRowsKernel(ClippedGemmShape shape, int64_t shares, const T* lhs,
                      const Accumulator<T>* factor, const T* rhs, bool add,
-                     Accumulator<T>* out) {
+                     Accumulator<T>* out, const int32_t* only_if) {
   BK_SHARED(ProductShared<E>, shared);
+  if (!IsWanted(only_if)) return;
   const bool left_aligned = IsAligned(lhs, shape.m);
   const bool right_aligned = IsAligned(rhs, shape.n);
   const int64_t items = shape.weights * shares * CeilDiv(shape.m, kTile) *
@@ -149,7 +155,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class Acc>
 __global__ void __launch_bounds__(kAddThreads)
     AddSharesKernel(int64_t shares, int64_t size, const Acc* parts, bool add,
-                    Acc* out) {
+                    Acc* out, const int32_t* only_if) {
+  if (!IsWanted(only_if)) return;
   const int64_t chunks = CeilDiv(size, kAddThreads);
   for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
     const int64_t k = chunk * kAddThreads + threadIdx.x;
@@ -166,16 +173,16 @@ template <class T>
 cudaError_t LaunchProducts(const ClippedGemmShape& shape, int64_t shares,
                            const T* lhs, const Accumulator<T>* factor,
                            const T* rhs, bool add, Accumulator<T>* out,
-                           cudaStream_t stream) {
+                           cudaStream_t stream, const int32_t* only_if) {
   const int64_t items = shape.weights * shares * Tiles(shape);
   if constexpr (sizeof(T) == 2) {
     if (shape.positions >= kLongExample) {
       return Launch(ScaledProductsKernel<T, Engine<T>>, items, kThreads, stream,
-                    shape, shares, lhs, factor, rhs, add, out);
+                    shape, shares, lhs, factor, rhs, add, out, only_if);
     }
   }
   return Launch(ScaledRowsKernel<T, Engine<Accumulator<T>>>, items, kThreads,
-                stream, shape, shares, lhs, factor, rhs, add, out);
+                stream, shape, shares, lhs, factor, rhs, add, out, only_if);
 }
 
 }  // namespace
@@ -191,24 +198,25 @@ template <class T>
 cudaError_t ClippedGemm(const ClippedGemmShape& shape, const T* lhs,
                         const Accumulator<T>* factor, const T* rhs,
                         bool accumulate, void* workspace, Accumulator<T>* out,
-                        cudaStream_t stream) {
+                        cudaStream_t stream, const int32_t* only_if) {
   const int64_t shares = Shares(shape);
   if (shares == 1) {
     return LaunchProducts(shape, shares, lhs, factor, rhs, accumulate, out,
-                          stream);
+                          stream, only_if);
   }
   auto* parts = static_cast<Accumulator<T>*>(workspace);
-  BK_RETURN_IF_CUDA_ERROR(
-      LaunchProducts(shape, shares, lhs, factor, rhs, false, parts, stream));
+  BK_RETURN_IF_CUDA_ERROR(LaunchProducts(shape, shares, lhs, factor, rhs, false,
+                                         parts, stream, only_if));
   const int64_t size = shape.weights * shape.m * shape.n;
   return Launch(AddSharesKernel<Accumulator<T>>, CeilDiv(size, kAddThreads),
-                kAddThreads, stream, shares, size, parts, accumulate, out);
+                kAddThreads, stream, shares, size, parts, accumulate, out,
+                only_if);
 }
 
 #define BK_INSTANTIATE(T)                                                 \
-  template cudaError_t ClippedGemm(const ClippedGemmShape&, const T*,     \
-                                   const Accumulator<T>*, const T*, bool, \
-                                   void*, Accumulator<T>*, cudaStream_t);
+  template cudaError_t ClippedGemm(                                       \
+      const ClippedGemmShape&, const T*, const Accumulator<T>*, const T*, \
+      bool, void*, Accumulator<T>*, cudaStream_t, const int32_t*);
 BK_INSTANTIATE(float)
 BK_INSTANTIATE(BFloat16)
 BK_INSTANTIATE(Float16)

@@ -11,12 +11,13 @@
 namespace bk::cuda {
 
 // out[n] = sum_i factor[i] * lhs[i,n]^T rhs[i,n], added to what is there if
-// `accumulate`. An example whose factor is 0 is not read.
+// `accumulate`. An example whose factor is 0 is not read. With `only_if`, a
+// number on the device, nothing happens where that is 0.
 template <class T>
 cudaError_t ClippedGemm(const ClippedGemmShape& shape, const T* lhs,
                         const Accumulator<T>* factor, const T* rhs,
                         bool accumulate, void* workspace, Accumulator<T>* out,
-                        cudaStream_t stream);
+                        cudaStream_t stream, const int32_t* only_if = nullptr);
 
 int64_t ClippedGemmWorkspaceBytes(const ClippedGemmShape& shape,
                                   int64_t accumulator_bytes);

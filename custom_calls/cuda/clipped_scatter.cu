@@ -54,9 +54,10 @@ __device__ Accumulator<T> AddTokens(const LookupShape& shape,
   return sum;
 }
 
-// Items: parts of kColumns columns, and in them the sorted tokens.
+// Items: parts of kColumns columns, and in them the sorted tokens. With
+// room for four blocks ptxas spills nothing on any architecture.
 template <class T>
-__global__ void __launch_bounds__(kColumns)
+__global__ void __launch_bounds__(kColumns, 4)
     ScatterKernel(LookupShape shape, const uint64_t* keys,
                   const Accumulator<T>* factor, const T* g,
                   Accumulator<T>* sum) {

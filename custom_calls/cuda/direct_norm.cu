@@ -10,8 +10,9 @@ namespace {
 
 constexpr int64_t kSegment = 32;  // positions
 constexpr int kSpreadThreads = 128;
-// Blocks that look for examples to be recomputed; usually there is none.
-constexpr int64_t kSearchingBlocks = 1024;
+// Blocks for the examples of a list, whose length only the device knows.
+// Usually it is 0.
+constexpr int64_t kListBlocks = 1024;
 
 // |x|^2 of a row and whether it has an element that is not 0, by one warp. An
 // element's square is exact in double unless it is a double itself.
@@ -75,15 +76,16 @@ struct DirectBound {
 // One warp for each example.
 template <class Acc>
 __global__ void __launch_bounds__(kSpreadThreads)
-    FinishKernel(DenseShape shape, DirectBound bound, const int32_t* wanted,
+    FinishKernel(DenseShape shape, DirectBound bound, ExampleList wanted,
                  const double* squares, const double* spreads, Acc* sq_norm,
                  Acc* sq_norm_upper) {
   const int64_t tiles = shape.weights * ProductTiles(shape);
   const int64_t segments = CeilDiv(shape.positions, kSegment);
   constexpr int64_t kWarps = kSpreadThreads / 32;
-  for (int64_t i = blockIdx.x * kWarps + threadIdx.x / 32; i < shape.batch;
-       i += gridDim.x * kWarps) {
-    if (wanted != nullptr && wanted[i] == 0) continue;
+  const int64_t count = wanted.Count(shape.batch);
+  for (int64_t number = blockIdx.x * kWarps + threadIdx.x / 32; number < count;
+       number += gridDim.x * kWarps) {
+    const int64_t i = wanted.At(number);
     double sum = 0;
     for (int64_t k = threadIdx.x % 32; k < tiles; k += 32) {
       sum += squares[i * tiles + k];
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(kSpreadThreads)
                                bound.roundings, zero};
     Acc estimate, upper;
     StoreCertified(norm, &estimate, &upper);
-    if (wanted != nullptr && !(upper < sq_norm_upper[i])) continue;
+    if (wanted.numbers != nullptr && !(upper < sq_norm_upper[i])) continue;
     sq_norm[i] = estimate;
     sq_norm_upper[i] = upper;
   }
@@ -150,18 +152,18 @@ cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
 
 template <class T>
 cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
-                           const int32_t* wanted, double* squares,
+                           ExampleList wanted, double* squares,
                            Accumulator<T>* grad, cudaStream_t stream) {
   const int64_t items = shape.batch * shape.weights * ProductTiles(shape);
-  const int64_t blocks =
-      wanted == nullptr || items < kSearchingBlocks ? items : kSearchingBlocks;
+  const bool all = wanted.numbers == nullptr;
+  const int64_t blocks = all || items < kListBlocks ? items : kListBlocks;
   return Launch(ProductKernel<T, Engine<T>>, blocks, kThreads, stream, shape, a,
                 g, wanted, squares, grad);
 }
 
 template <class T>
 cudaError_t DirectNormWhere(const DenseShape& shape, const T* a, const T* g,
-                            const int32_t* wanted, const double* spreads,
+                            ExampleList wanted, const double* spreads,
                             double* squares, Accumulator<T>* sq_norm,
                             Accumulator<T>* sq_norm_upper,
                             cudaStream_t stream) {
@@ -180,18 +182,18 @@ cudaError_t DirectNorm(const DenseShape& shape, const T* a, const T* g,
   auto* spreads = static_cast<double*>(workspace);
   double* squares = spreads + shape.batch * shape.weights * Segments(shape);
   BK_RETURN_IF_CUDA_ERROR(Spreads(shape, a, g, spreads, stream));
-  return DirectNormWhere(shape, a, g, static_cast<const int32_t*>(nullptr),
-                         spreads, squares, sq_norm, sq_norm_upper, stream);
+  return DirectNormWhere(shape, a, g, ExampleList(), spreads, squares, sq_norm,
+                         sq_norm_upper, stream);
 }
 
 #define BK_INSTANTIATE(T)                                                      \
   template cudaError_t Spreads(const DenseShape&, const T*, const T*, double*, \
                                cudaStream_t);                                  \
   template cudaError_t ProductSquares(const DenseShape&, const T*, const T*,   \
-                                      const int32_t*, double*,                 \
-                                      Accumulator<T>*, cudaStream_t);          \
+                                      ExampleList, double*, Accumulator<T>*,   \
+                                      cudaStream_t);                           \
   template cudaError_t DirectNormWhere(                                        \
-      const DenseShape&, const T*, const T*, const int32_t*, const double*,    \
+      const DenseShape&, const T*, const T*, ExampleList, const double*,       \
       double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t);                \
   template cudaError_t DirectNorm(const DenseShape&, const T*, const T*,       \
                                   void*, Accumulator<T>*, Accumulator<T>*,     \

@@ -6,6 +6,7 @@
 
 #include "custom_calls/cuda/runtime.h"
 #include "custom_calls/element.h"
+#include "custom_calls/host_device.h"
 #include "custom_calls/shapes.h"
 
 namespace bk::cuda {
@@ -21,13 +22,24 @@ int64_t DirectNormWorkspaceBytes(const DenseShape& shape);
 
 // Parts of it that other norms use.
 
+// Some examples of a batch, on the device: how many, then their numbers. All of
+// them if it is null.
+struct ExampleList {
+  const int32_t* numbers = nullptr;  // [1 + B]
+  BK_HOST_DEVICE int64_t Count(int64_t batch) const {
+    return numbers == nullptr ? batch : numbers[0];
+  }
+  BK_HOST_DEVICE int64_t At(int64_t k) const {
+    return numbers == nullptr ? k : numbers[1 + k];
+  }
+};
+
 // Sums of squares of tiles of a[i,n]^T g[i,n]: [B, N, tiles], and the gradients
-// themselves, [B, N, d, p], unless `grad` is null. Examples with wanted[i] == 0
-// are left out, unless `wanted` is null.
+// themselves, [B, N, d, p], unless `grad` is null, for the examples `wanted`.
 int64_t ProductTileCount(const DenseShape& shape);
 template <class T>
 cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
-                           const int32_t* wanted, double* squares,
+                           ExampleList wanted, double* squares,
                            Accumulator<T>* grad, cudaStream_t stream);
 
 // Sums over segments of positions of bounds of |a_t| |g_t|: [B, N, segments].
@@ -36,11 +48,11 @@ template <class T>
 cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
                     double* spreads, cudaStream_t stream);
 
-// Norms of the examples with wanted[i] != 0 (all, if it is null); they replace
-// what is there unless their bound is worse. `squares`: [B, N, tiles].
+// Norms of the examples `wanted`; they replace what is there unless their bound
+// is worse. `squares`: [B, N, tiles].
 template <class T>
 cudaError_t DirectNormWhere(const DenseShape& shape, const T* a, const T* g,
-                            const int32_t* wanted, const double* spreads,
+                            ExampleList wanted, const double* spreads,
                             double* squares, Accumulator<T>* sq_norm,
                             Accumulator<T>* sq_norm_upper, cudaStream_t stream);
 

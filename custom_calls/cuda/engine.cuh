@@ -11,11 +11,16 @@
 //
 // Roundings(n) bounds the error of a sum over n terms, in roundings of Acc
 // relative to the sum of absolute values: those of one chunk, and one for the
-// addition of every chunk to the sums. Assumed of tensor cores: an mma over k
-// terms aligns the k exact products and the accumulator to the largest of them
-// and truncates each, then truncates the result: at most (k + 2) 2^-23 relative
-// to the largest, 2 (k + 2) roundings. No document of NVIDIA
-// promises it: to be checked on a GPU before a bound is trusted there.
+// addition of every chunk to the sums.
+//
+// Assumed of tensor cores: an instruction adds its products in steps of at
+// least kStepTerms. A step over k terms aligns the k exact products and the
+// accumulator to the largest of them and truncates each, then truncates the
+// result: at most (k + 2) 2^-23 relative to the sum of their absolute values,
+// 2 (k + 2) roundings. Shorter steps round more often, so the shortest ones
+// are counted. No document of NVIDIA promises it: tests/custom_calls/cuda
+// checks it on the device at hand (engine_test.cc), and that the compiled code
+// has the instructions that are counted here (static_gates.py).
 #ifndef BK_JAX_CUSTOM_CALLS_CUDA_ENGINE_CUH_
 #define BK_JAX_CUSTOM_CALLS_CUDA_ENGINE_CUH_
 
@@ -37,26 +42,32 @@ struct alignas(128) TileOf {
   Acc at[kTile * kStride];
 };
 
-// wmma shapes and layouts of an element type.
+// Terms of the shortest step that was ever measured on a tensor core: 4, on a
+// V100 and for tf32 on an A100; 8 for 16-bit elements there, 16 on an H100.
+inline constexpr int kStepTerms = 4;
+
+// wmma shapes of an element type. kTerms: the products along the sum of one
+// machine instruction (HMMA.16816: 16, HMMA.1684: 4), of which wmma's m16n16
+// needs two for its columns and kStep / kTerms along the sum.
 template <class S>
 struct Mma;
 template <>
 struct Mma<BFloat16> {
   using Type = __nv_bfloat16;
   using Memory = __nv_bfloat16;
-  static constexpr int kStep = 16;
+  static constexpr int kStep = 16, kTerms = 16;
 };
 template <>
 struct Mma<Float16> {
   using Type = __half;
   using Memory = __half;
-  static constexpr int kStep = 16;
+  static constexpr int kStep = 16, kTerms = 16;
 };
 template <>
 struct Mma<float> {
   using Type = nvcuda::wmma::precision::tf32;
   using Memory = float;
-  static constexpr int kStep = 8;
+  static constexpr int kStep = 8, kTerms = 4;
 };
 
 template <Layout kLayout>
@@ -80,11 +91,17 @@ struct TensorEngine {
   using M = Mma<S>;
   static constexpr int kStep = M::kStep;
   static constexpr bool kSplit = sizeof(S) == 4;
+  static_assert(M::kTerms % kStepTerms == 0 && kStep % M::kTerms == 0);
+  // Machine instructions of a warp for one chunk: 2 x 2 fragments of 2 halves.
+  static constexpr int kInstructions =
+      8 * (kDepth<S> / M::kTerms) * (kSplit ? 3 : 1);
+  // Of the products of one chunk, each sum of a fragment on its own.
+  static constexpr int64_t kChunkRoundings =
+      kDepth<S> / kStepTerms * 2 * (kStepTerms + 2);
   // tf32: lo * lo is dropped and lo is rounded to 11 bits, 3 * 2^-22 together;
   // the small products have sums of their own, whose error is nothing.
   static int64_t Roundings(int64_t length) {
-    const int64_t chunk = kDepth<S> / kStep * 2 * (kStep + 2);
-    return chunk + (kSplit ? 14 : 0) + 1 + CeilDiv(length, kDepth<S>);
+    return kChunkRoundings + (kSplit ? 14 : 0) + 1 + CeilDiv(length, kDepth<S>);
   }
   // A tensor core may flush products below 2^-126 to zero. Rows count with at
   // least this squared length per element in S, which makes up for it.

@@ -217,7 +217,6 @@ cudaError_t Gaussian(const NoiseBlock& block, NoiseName name, const T* x,
 
 cudaError_t ChachaWords(NoiseName name, const uint32_t* key, uint64_t position,
                         int64_t count, uint32_t* out, cudaStream_t stream) {
-  if (count == 0) return cudaSuccess;
   const auto before = static_cast<int64_t>(position % kGroupWords);
   const int64_t groups = CeilDiv(before + count, kGroupWords);
   return Launch(ChachaKernel, CeilDiv(groups, kGroups), kThreads, stream, name,

@@ -144,6 +144,23 @@ __global__ void __launch_bounds__(kFinishThreads)
   }
 }
 
+// The list of examples with loose[i] != 0, by one warp.
+__global__ void __launch_bounds__(32)
+    ListKernel(int64_t batch, const int32_t* loose, int32_t* list) {
+  if (blockIdx.x != 0) return;
+  const int lane = ThreadIndex();
+  int32_t count = 0;
+  for (int64_t first = 0; first < batch; first += 32) {
+    const int64_t i = first + lane;
+    const bool wanted = i < batch && loose[i] != 0;
+    const unsigned lanes = __ballot_sync(kAllLanes, wanted);
+    const int before = __popc(lanes & ((1u << lane) - 1));
+    if (wanted) list[1 + count + before] = static_cast<int32_t>(i);
+    count += __popc(lanes);
+  }
+  if (lane == 0) list[0] = count;
+}
+
 // kappa u of cpu/ghost_norm.cc, with the roundings of the engine. Products that
 // a tensor core flushes to zero (below 2^-126) hide at most d 2^-126 of a Gram
 // entry; rows count with d 2^-100 in S, hence less than u A_t A_s.
@@ -163,7 +180,8 @@ struct Parts {
   double* inner;
   double* spreads;
   double* squares;
-  int32_t* loose;
+  int32_t* loose;  // [B]
+  int32_t* list;   // [1 + B]
 };
 
 int64_t Weights(const DenseShape& shape) { return shape.batch * shape.weights; }
@@ -173,7 +191,8 @@ Parts Split(const DenseShape& shape, void* workspace) {
   double* spreads = inner + Weights(shape) * TilePairs(shape);
   double* squares = spreads + Weights(shape) * SpreadSegments(shape);
   double* end = squares + Weights(shape) * ProductTileCount(shape);
-  return {inner, spreads, squares, reinterpret_cast<int32_t*>(end)};
+  auto* loose = reinterpret_cast<int32_t*>(end);
+  return {inner, spreads, squares, loose, loose + shape.batch};
 }
 
 }  // namespace
@@ -183,7 +202,7 @@ int64_t GhostNormWorkspaceBytes(const DenseShape& shape) {
       Weights(shape) *
       (TilePairs(shape) + SpreadSegments(shape) + ProductTileCount(shape));
   return doubles * static_cast<int64_t>(sizeof(double)) +
-         shape.batch * static_cast<int64_t>(sizeof(int32_t));
+         (2 * shape.batch + 1) * static_cast<int64_t>(sizeof(int32_t));
 }
 
 template <class T>
@@ -201,8 +220,10 @@ cudaError_t GhostNorm(const DenseShape& shape, const T* a, const T* g,
       parts.inner, parts.spreads, sq_norm, sq_norm_upper, parts.loose));
   // For one position the bound is as good as any.
   if (shape.positions <= 1) return cudaSuccess;
-  return DirectNormWhere(shape, a, g, parts.loose, parts.spreads, parts.squares,
-                         sq_norm, sq_norm_upper, stream);
+  BK_RETURN_IF_CUDA_ERROR(
+      Launch(ListKernel, 1, 32, stream, shape.batch, parts.loose, parts.list));
+  return DirectNormWhere(shape, a, g, {parts.list}, parts.spreads,
+                         parts.squares, sq_norm, sq_norm_upper, stream);
 }
 
 #define BK_INSTANTIATE(T)                                                      \

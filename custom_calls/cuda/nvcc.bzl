@@ -11,12 +11,15 @@ KERNELS = [
     "gaussian",
     "ghost_norm",
     "per_sample_grad",
+    "scaled_copy",
     "tied_cross",
     "weighted_sum",
 ]
 
-# Machine code for these, and PTX of the last for newer ones.
-_ARCHITECTURES = ["80", "90", "100"]
+# Machine code for these: it runs on every GPU of the same major number, 8.6 and 8.9, 10.3, 12.1 as well. PTX is compiled
+# by the driver for GPUs of other numbers after it, on which nobody has counted tensor-core instructions (docs/gpu.md).
+_ARCHITECTURES = ["80", "90", "100", "120"]
+_PTX = "100"
 
 # Without -fmad=false nvcc would join products and sums where it likes, and other bits would come out than in the
 # emulation. The bounds of norms count roundings of the code as it is written.
@@ -30,7 +33,7 @@ _FLAGS = [
     "--resource-usage",
     "--threads=2",
 ] + ["-gencode=arch=compute_%s,code=sm_%s" % (a, a) for a in _ARCHITECTURES] + [
-    "-gencode=arch=compute_{a},code=compute_{a}".format(a = _ARCHITECTURES[-1]),
+    "-gencode=arch=compute_{a},code=compute_{a}".format(a = _PTX),
 ]
 
 # Every load and store of emulated kernels calls tests/cuda_on_cpu/callbacks.cc: checks of bounds and of races.
@@ -45,8 +48,8 @@ ONLY_WITH_CUDA = select({
     "//conditions:default": ["@platforms//:incompatible"],
 })
 
-def cuda_kernel(name):
-    """`name`.cu, with launchers declared in `name`.h.
+def cuda_kernel(name, hdrs = []):
+    """`name`.cu, with launchers declared in `name`.h; `hdrs` if that is not among the device headers.
 
     Defines `name` (a library, only with --config=cuda), `name`.resources.txt (what ptxas says of registers and spills)
     and `name`_emulated (the same source for the CPU; see tests/cuda_on_cpu).
@@ -57,7 +60,7 @@ def cuda_kernel(name):
         srcs = [
             name + ".cu",
             "//custom_calls/cuda:device_headers",
-        ],
+        ] + hdrs,
         outs = [
             archive,
             name + ".resources.txt",
@@ -82,6 +85,7 @@ def cuda_kernel(name):
         name = name + "_emulated",
         testonly = 1,
         srcs = [name + ".cu"],
+        textual_hdrs = hdrs,
         copts = EMULATED_COPTS + ["-xc++"],
         tags = ["no_sanitizer"],
         deps = ["//custom_calls/cuda:emulated_headers"],

@@ -20,6 +20,12 @@ cudaError_t PerSampleGrad(const DenseShape& shape, const T* a, const T* g,
 
 int64_t PerSampleGradWorkspaceBytes(const DenseShape& shape);
 
+// The norms alone, of gradients [B, N, d, p] that something else has made.
+cudaError_t StoredNorms(const DenseShape& shape, const float* grad,
+                        void* workspace, float* sq_norm, float* sq_norm_upper,
+                        cudaStream_t stream);
+int64_t StoredNormsWorkspaceBytes(const DenseShape& shape);
+
 }  // namespace bk::cuda
 
 #endif  // BK_JAX_CUSTOM_CALLS_CUDA_PER_SAMPLE_GRAD_H_

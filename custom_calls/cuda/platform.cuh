@@ -6,6 +6,9 @@
 //   for (int64_t item = blockIdx.x; item < items; item += gridDim.x)
 //
 // so the grid may be smaller than the number of items (which is 64 bits wide).
+// Without items there is one block, which finds nothing to do: a command buffer
+// into which a call records no launch at all is an error for some versions of
+// XLA.
 #ifndef BK_JAX_CUSTOM_CALLS_CUDA_PLATFORM_CUH_
 #define BK_JAX_CUSTOM_CALLS_CUDA_PLATFORM_CUH_
 
@@ -18,6 +21,10 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <mutex>
+#include <set>
+#include <utility>
+
 // One struct holds all shared memory of a kernel; at most 48 KB.
 #define BK_SHARED(Type, name) __shared__ Type name
 
@@ -26,13 +33,27 @@ namespace bk::cuda {
 // Blocks of a grid, along x: the largest number that CUDA takes.
 inline constexpr int64_t kMaxBlocks = 0x7fffffff;
 
-// Launches min(items, limit) blocks; nothing if there are no items.
+// Loads a kernel for the current device, the first time.
+inline cudaError_t Load(const void* kernel) {
+  static auto* const mutex = new std::mutex();
+  static auto* const loaded = new std::set<std::pair<int, const void*>>();
+  int device = 0;
+  BK_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (!loaded->insert({device, kernel}).second) return cudaSuccess;
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, kernel);
+}
+
+// Launches as many blocks as there are items, at least one and at most
+// kMaxBlocks.
 template <class... Parameters, class... Arguments>
 cudaError_t Launch(void (*kernel)(Parameters...), int64_t items, int threads,
                    cudaStream_t stream, Arguments... arguments) {
-  if (items <= 0) return cudaSuccess;
+  if (loading_only) return Load(reinterpret_cast<const void*>(kernel));
+  const int64_t wanted = items > 0 ? items : 1;
   const auto blocks =
-      static_cast<unsigned>(items < kMaxBlocks ? items : kMaxBlocks);
+      static_cast<unsigned>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
   kernel<<<blocks, threads, 0, stream>>>(arguments...);
   return cudaGetLastError();
 }

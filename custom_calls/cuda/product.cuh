@@ -3,8 +3,10 @@
 #ifndef BK_JAX_CUSTOM_CALLS_CUDA_PRODUCT_CUH_
 #define BK_JAX_CUSTOM_CALLS_CUDA_PRODUCT_CUH_
 
+#include "custom_calls/cuda/direct_norm.h"
 #include "custom_calls/cuda/engine.cuh"
 #include "custom_calls/cuda/reduce.cuh"
+#include "custom_calls/cuda/squares.cuh"
 #include "custom_calls/shapes.h"
 
 namespace bk::cuda {
@@ -75,37 +77,22 @@ __device__ void CopyTile(const TileOf<Acc>& tile, int64_t row, int64_t rows,
   }
 }
 
-// The sum of squares of this thread's entries, in double. It is 0 only if all
-// entries are: where squares underflow the smallest number stands for them.
-template <class Acc>
-__device__ double Squares(const Acc (&sums)[kSums]) {
-  double squares = 0;
-  bool zero = true;
-#pragma unroll
-  for (int e = 0; e < kSums; ++e) {
-    const double x = sums[e];
-    squares = Fma(x, x, squares);
-    zero = zero && sums[e] == 0;
-  }
-  return squares == 0 && !zero ? 0x1p-1074 : squares;
-}
-
-// squares [B, N, tiles], and grad [B, N, d, p] unless that is null. Examples i
-// with wanted[i] == 0 are left out, unless wanted is null.
+// squares [B, N, tiles], and grad [B, N, d, p] unless that is null, of the
+// examples in `wanted`.
 template <class T, class E>
 __global__ void __launch_bounds__(kThreads)
-    ProductKernel(DenseShape shape, const T* a, const T* g,
-                  const int32_t* wanted, double* squares,
-                  Accumulator<T>* grad) {
+    ProductKernel(DenseShape shape, const T* a, const T* g, ExampleList wanted,
+                  double* squares, Accumulator<T>* grad) {
   BK_SHARED(ProductShared<E>, shared);
   const int64_t column_tiles = CeilDiv(shape.p, kTile);
   const int64_t tiles = ProductTiles(shape);
-  const int64_t items = shape.batch * shape.weights * tiles;
+  const int64_t items = wanted.Count(shape.batch) * shape.weights * tiles;
   const bool a_aligned = IsAligned(a, shape.d);
   const bool g_aligned = IsAligned(g, shape.p);
   for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
-    const int64_t pair = item / tiles;
-    if (wanted != nullptr && wanted[pair / shape.weights] == 0) continue;
+    const int64_t number = item / tiles;
+    const int64_t pair = wanted.At(number / shape.weights) * shape.weights +
+                         number % shape.weights;
     const int64_t row = item % tiles / column_tiles * kTile;
     const int64_t column = item % column_tiles * kTile;
     const int64_t t0 = pair * shape.positions;
@@ -115,7 +102,7 @@ __global__ void __launch_bounds__(kThreads)
                          {t0, t1, row, shape.d}, {t0, t1, column, shape.p},
                          a_aligned, g_aligned, 1, shared.pieces, sums);
     const double total = BlockSum(Squares(sums), shared.scratch);
-    if (threadIdx.x == 0) squares[item] = total;
+    if (threadIdx.x == 0) squares[pair * tiles + item % tiles] = total;
     if (grad != nullptr) {
       E::Store(sums, shared.tile);
       __syncthreads();

@@ -3,6 +3,7 @@
 #ifndef BK_JAX_CUSTOM_CALLS_CUDA_RUNTIME_H_
 #define BK_JAX_CUSTOM_CALLS_CUDA_RUNTIME_H_
 
+#include "custom_calls/cuda/loading.h"
 #if defined(BK_CUDA_ON_CPU)
 #include "tests/cuda_on_cpu/cuda_on_cpu.h"
 #else

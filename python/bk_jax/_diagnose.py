@@ -61,5 +61,7 @@ def _cuda_text(library: _native.Library) -> str:
     """One line about the calls for GPUs."""
     if library.module is None:
         return f"pure JAX: {library.problem}"
-    calls = f"{len(library.targets)} of {len(_native.TARGETS)} custom calls are native"
+    calls = (
+        f"{len(library.targets)} of {len(_native.TARGETS)} custom calls are native; {library.note}"
+    )
     return f"{calls}; no device: {library.problem}" if library.problem else calls

@@ -4,7 +4,7 @@ The C++ module `bk_jax._cpu` is looked for once, when first needed. What went wr
 for `bk_jax.diagnose()`, and the first operation that would have used the library warns once. Set
 `BK_JAX_NATIVE=0` to do without it on purpose (no warning then).
 
-`bk_jax._cuda`, the same calls for GPUs, is used where it was built and a CUDA device is there. With
+The same calls for GPUs are used where their module is (`_cuda_module.py`) and a CUDA device is. With
 `BK_JAX_CUDA=1` it is registered without a device as well, so that programs can be lowered for one; with
 `BK_JAX_CUDA=0` never.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from bk_jax import _cuda_module
 from bk_jax._custom_call import Form, custom_call
 from bk_jax.sharding.varying import vary_together
 
@@ -50,10 +52,6 @@ REBUILD = (
     "Build it with `make setup` in a checkout, or reinstall with "
     "`pip install --force-reinstall bk_jax`."
 )
-BUILD_CUDA = (
-    "In a checkout, with a CUDA toolkit: "
-    "`python tools/build_native.py --cuda --into python/bk_jax`."
-)
 
 
 class Library(NamedTuple):
@@ -63,6 +61,7 @@ class Library(NamedTuple):
     targets: tuple[str, ...]
     problem: str
     switched_off: bool = False
+    note: str = ""
 
 
 @functools.cache
@@ -100,17 +99,31 @@ def cuda_library() -> Library:
     if wish == "0" or os.environ.get("BK_JAX_NATIVE", "1") == "0":
         name = "BK_JAX_CUDA" if wish == "0" else "BK_JAX_NATIVE"
         return Library(None, (), f"switched off by {name}=0", switched_off=True)
-    try:
-        module = importlib.import_module("bk_jax._cuda")
-    except ImportError as error:
-        return Library(None, (), f"bk_jax._cuda could not be imported ({error}). {BUILD_CUDA}")
+    module, package, missing = _cuda_module.find()
+    if module is None:
+        return Library(None, (), missing)
     problem = module.device_problem()
     if problem and wish != "1":
-        return Library(None, (), f"bk_jax._cuda finds no device ({problem}).")
+        return Library(None, (), f"{package}._cuda finds no device that it can use ({problem}).")
     capsules = module.registrations()
     for name, capsule in capsules.items():
         jax.ffi.register_ffi_target(name, capsule, platform="CUDA")
-    return Library(module, tuple(capsules), problem)
+    return Library(module, tuple(capsules), problem, note=_cublas_note(module))
+
+
+def _cublas_note(module: Any) -> str:
+    """Who makes plain products: cublasLt, as JAX's own plugin finds it, or our kernels."""
+    problem = module.find_cublas(cublas_folders())
+    return f"our kernels make all products ({problem})" if problem else "cublasLt makes products"
+
+
+def cublas_folders() -> list[str]:
+    """Where NVIDIA's Python packages keep cublasLt, those of CUDA 13 and those of CUDA 12."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = [] if spec is None else spec.submodule_search_locations or []
+    names = (("cu13", "lib"), ("cublas", "lib"))
+    folders = (os.path.join(root, *name) for root in roots for name in names)
+    return [folder for folder in folders if os.path.isdir(folder)]
 
 
 @functools.cache

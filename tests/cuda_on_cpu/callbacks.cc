@@ -6,13 +6,16 @@
 
 using bk::emulator::Access;
 using bk::emulator::CheckAccess;
+using bk::emulator::CheckAligned;
 
 // NOLINTBEGIN
 #define BK_CALLBACKS(bytes)                           \
   void __tsan_read##bytes(void* address) {            \
+    CheckAligned(address, bytes, "a load");           \
     CheckAccess(address, bytes, Access::kRead);       \
   }                                                   \
   void __tsan_write##bytes(void* address) {           \
+    CheckAligned(address, bytes, "a store");          \
     CheckAccess(address, bytes, Access::kWrite);      \
   }                                                   \
   void __tsan_unaligned_read##bytes(void* address) {  \

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "custom_calls/cuda/loading.h"
 #include "tests/cuda_on_cpu/emulator.h"
 
 // NOLINTBEGIN: these names are CUDA's
@@ -142,14 +143,20 @@ inline unsigned atomicAdd(unsigned* address, unsigned value) {
 
 namespace bk::cuda {
 
-// Emulates a launch of min(items, limit) blocks; see platform.cuh.
+// Emulates a launch; see platform.cuh.
 template <class... Parameters, class... Arguments>
 cudaError_t Launch(void (*kernel)(Parameters...), int64_t items, int threads,
                    cudaStream_t /*stream*/, Arguments... arguments) {
-  if (items <= 0) return cudaSuccess;
+  const auto code = reinterpret_cast<emulator::KernelCode>(kernel);
+  if (loading_only) {
+    emulator::Load(code);
+    return cudaSuccess;
+  }
   if (threads > emulator::kMaxThreads) return cudaErrorInvalidConfiguration;
+  if (!emulator::MayLaunch(code)) return cudaErrorLaunchFailure;
   const int64_t limit = emulator::MaxBlocks();
-  const int64_t blocks = limit > 0 && limit < items ? limit : items;
+  const int64_t wanted = items > 0 ? items : 1;
+  const int64_t blocks = limit > 0 && limit < wanted ? limit : wanted;
   const auto body = [=] { kernel(arguments...); };
   const bool good = emulator::Run(
       blocks, threads,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -43,9 +44,17 @@ class Grid {
   bool Run(int64_t blocks, int threads, Kernel kernel, const void* closure);
   void SyncThreads(Site site);
   const uint64_t* Exchange(uint32_t mask, uint64_t value, Site site);
+  bool MayLaunch(KernelCode kernel);
+  void Load(KernelCode kernel) { loaded_.insert(kernel); }
+  void UnloadAll() { loaded_.clear(); }
+  void SetRecording(bool recording) { recording_ = recording; }
+  int64_t Launches() const { return launch_; }
+  int64_t Accesses() const { return accesses_; }
   void NoteWarpOperation() { ++threads_[current_].warp_operations; }
   int Current() const { return current_; }
   void Check(const void* address, size_t bytes, Access access);
+  void CheckAligned(const void* address, size_t bytes, const char* what);
+  [[noreturn]] void Abandon(const std::string& problem);
   const std::string& Problem() const { return problem_; }
 
  private:
@@ -57,7 +66,6 @@ class Grid {
   bool ReleaseBlock();
   void CheckWarpsAgree();
   void Fail(const std::string& problem);
-  [[noreturn]] void Abandon(const std::string& problem);
   bool OnAnyStack(uintptr_t address) const;
   void FindStacks();
   std::string Where(int thread) const;
@@ -75,6 +83,9 @@ class Grid {
   uint32_t launch_ = 0;
   uint32_t barriers_ = 0;
   bool backwards_ = false;
+  bool recording_ = false;
+  int64_t accesses_ = 0;
+  std::set<KernelCode> loaded_;
   std::string problem_;
 };
 
@@ -119,6 +130,17 @@ bool Grid::Run(int64_t blocks, int threads, Kernel kernel,
   blockDim = {static_cast<unsigned>(threads), 1, 1};
   gridDim = {static_cast<unsigned>(blocks), 1, 1};
   for (block_ = 0; block_ < blocks && problem_.empty(); ++block_) RunBlock();
+  return problem_.empty();
+}
+
+bool Grid::MayLaunch(KernelCode kernel) {
+  problem_.clear();
+  if (!recording_) Load(kernel);
+  if (loaded_.count(kernel) == 0) {
+    Fail(
+        "not loaded: the first launch of a kernel, while launches are "
+        "recorded");
+  }
   return problem_.empty();
 }
 
@@ -278,6 +300,7 @@ void Grid::Check(const void* address, size_t bytes, Access access) {
   if (OnAnyStack(number)) return;
   const bool own = address >= &__executable_start && address < &_end;
   if (own) return;
+  ++accesses_;
   const Moment now = {launch_, static_cast<uint32_t>(block_),
                       static_cast<uint32_t>(current_), barriers_,
                       warps_[current_ / kWarpSize].barriers};
@@ -289,6 +312,18 @@ void Grid::Check(const void* address, size_t bytes, Access access) {
   }
 }
 
+// Of memory that kernels share; what a thread has for itself a GPU keeps in
+// registers.
+void Grid::CheckAligned(const void* address, size_t bytes, const char* what) {
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  if (current_ < 0 || number % bytes == 0 || OnAnyStack(number)) return;
+  std::ostringstream text;
+  text << "misaligned: " << what << " at " << address
+       << ", which is not a multiple of " << bytes << " bytes (thread "
+       << current_ << " of block " << block_ << ")";
+  Abandon(text.str());
+}
+
 }  // namespace
 
 bool Run(int64_t blocks, int threads, Kernel kernel, const void* closure) {
@@ -296,6 +331,12 @@ bool Run(int64_t blocks, int threads, Kernel kernel, const void* closure) {
 }
 void SetMaxBlocks(int64_t blocks) { max_blocks = blocks; }
 int64_t MaxBlocks() { return max_blocks; }
+void Load(KernelCode kernel) { TheGrid().Load(kernel); }
+void UnloadAll() { TheGrid().UnloadAll(); }
+void SetRecording(bool recording) { TheGrid().SetRecording(recording); }
+bool MayLaunch(KernelCode kernel) { return TheGrid().MayLaunch(kernel); }
+int64_t Launches() { return TheGrid().Launches(); }
+int64_t Accesses() { return TheGrid().Accesses(); }
 const std::string& LastProblem() { return TheGrid().Problem(); }
 void SyncThreads(Site site) { TheGrid().SyncThreads(site); }
 const uint64_t* ExchangeInWarp(uint32_t mask, uint64_t value, Site site) {
@@ -306,5 +347,9 @@ int Lane() { return TheGrid().Current() % kWarpSize; }
 void CheckAccess(const void* address, size_t bytes, Access access) {
   TheGrid().Check(address, bytes, access);
 }
+void CheckAligned(const void* address, size_t bytes, const char* what) {
+  TheGrid().CheckAligned(address, bytes, what);
+}
+void Abandon(const std::string& problem) { TheGrid().Abandon(problem); }
 
 }  // namespace bk::emulator

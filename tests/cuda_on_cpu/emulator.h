@@ -4,6 +4,9 @@
 // A problem ends the launch, and with it the error that the launch returns:
 //   threads wait at different barriers, or some have returned | divergence
 //   an access that memory.h does not allow                    | see there
+//   a first launch while launches are recorded              | not loaded
+//   a vector or a wmma tile that does not start where a GPU
+//   needs it to                                             | misaligned
 //   lanes of a warp have done unequal numbers of wmma calls   | divergence
 // LastProblem() says what it was, with the source line of the barrier.
 #ifndef BK_JAX_TESTS_CUDA_ON_CPU_EMULATOR_H_
@@ -36,6 +39,19 @@ bool Run(int64_t blocks, int threads, Kernel kernel, const void* closure);
 void SetMaxBlocks(int64_t blocks);
 int64_t MaxBlocks();
 
+// A kernel, whatever its parameters are.
+using KernelCode = void (*)();
+// Kernels are loaded by Load() or by their first launch, unless XLA records
+// launches into a command buffer: there only loaded ones may be launched.
+void Load(KernelCode kernel);
+void UnloadAll();
+void SetRecording(bool recording);
+bool MayLaunch(KernelCode kernel);
+
+// Launches, and loads and stores of buffers, of the process so far.
+int64_t Launches();
+int64_t Accesses();
+
 // What went wrong in the last launch that failed.
 const std::string& LastProblem();
 
@@ -47,6 +63,10 @@ const uint64_t* ExchangeInWarp(uint32_t mask, uint64_t value, Site site);
 void NoteWarpOperation();
 int Lane();
 void CheckAccess(const void* address, size_t bytes, Access access);
+// Ends the launch unless the address is a multiple of `bytes`; `what` is there.
+void CheckAligned(const void* address, size_t bytes, const char* what);
+// Ends the launch with this problem.
+void Abandon(const std::string& problem);
 
 }  // namespace bk::emulator
 

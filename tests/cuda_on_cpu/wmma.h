@@ -3,19 +3,20 @@
 //
 // Lane l owns 4 x 2 entries of the result, and fragments of operands hold the 4
 // rows and the 2 columns that these need; device code must not know that, nor
-// how the real ones are laid out. Products are exact and their sum is
-// truncated to float, as tensor cores do, where a CPU would round to nearest.
+// how the real ones are laid out. tensor_core.h adds the products. As on a GPU,
+// tiles begin at multiples of 32 bytes and their rows are apart by multiples of
+// 16 bytes.
 #ifndef BK_JAX_TESTS_CUDA_ON_CPU_WMMA_H_
 #define BK_JAX_TESTS_CUDA_ON_CPU_WMMA_H_
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include "tests/cuda_on_cpu/emulator.h"
 #include "tests/cuda_on_cpu/half.h"
-
-#define BK_UNCHECKED __attribute__((no_sanitize_thread))
+#include "tests/cuda_on_cpu/tensor_core.h"
 
 // NOLINTBEGIN: these names are CUDA's
 namespace nvcuda::wmma {
@@ -59,6 +60,17 @@ void fill_fragment(Fragment& f, float value) {
   for (auto& x : f.x) x = value;
 }
 
+template <class S>
+void CheckTile(const S* tile, unsigned ldm) {
+  bk::emulator::CheckAligned(tile, 32, "the tile of a wmma call");
+  const size_t bytes = size_t{ldm} * sizeof(S);
+  if (bytes % 16 != 0) {
+    bk::emulator::Abandon("misaligned: rows of the tile of a wmma call are " +
+                          std::to_string(bytes) +
+                          " bytes apart, not a multiple of 16");
+  }
+}
+
 // Line i of the lane's lines, element j of k, lies at i * line + j * step.
 template <class Fragment, class T>
 BK_UNCHECKED void LoadLines(Fragment& f, const T* first, int64_t line,
@@ -78,6 +90,7 @@ template <int k, class T, class Layout, class S>
 void load_matrix_sync(fragment<matrix_a, 16, 16, k, T, Layout>& f,
                       const S* tile, unsigned ldm) {
   bk::emulator::NoteWarpOperation();
+  CheckTile(tile, ldm);
   const int row = bk::emulator::Lane() / 8 * 4;
   if constexpr (std::is_same_v<Layout, row_major>) {
     LoadLines(f, tile + row * ldm, ldm, 1, k);
@@ -89,19 +102,13 @@ template <int k, class T, class Layout, class S>
 void load_matrix_sync(fragment<matrix_b, 16, 16, k, T, Layout>& f,
                       const S* tile, unsigned ldm) {
   bk::emulator::NoteWarpOperation();
+  CheckTile(tile, ldm);
   const int column = bk::emulator::Lane() % 8 * 2;
   if constexpr (std::is_same_v<Layout, col_major>) {
     LoadLines(f, tile + column * ldm, ldm, 1, k);
   } else {
     LoadLines(f, tile + column, 1, ldm, k);
   }
-}
-
-// The float next to x in the direction of zero.
-inline float Truncate(double x) {
-  const float y = static_cast<float>(x);
-  if (!std::isfinite(y) || std::fabs(double{y}) <= std::fabs(x)) return y;
-  return std::nextafter(y, 0.0f);
 }
 
 // What the tensor core sees of an operand: tf32 drops 13 bits.
@@ -126,11 +133,12 @@ BK_UNCHECKED void mma_sync(fragment<accumulator, 16, 16, k, float>& d,
   for (int e = 0; e < 4 * k; ++e) left[e] = Operand<T>(a.x[e]);
   for (int e = 0; e < 2 * k; ++e) right[e] = Operand<T>(b.x[e]);
   for (int e = 0; e < 8; ++e) {
-    double sum = c.x[e];
-    for (int t = 0; t < k; ++t) {
-      sum += left[e / 2 * k + t] * right[e % 2 * k + t];
+    float sum = c.x[e];
+    for (int t = 0; t < k; t += bk::emulator::kStepTerms) {
+      sum = bk::emulator::TensorStep(sum, left + e / 2 * k + t,
+                                     right + e % 2 * k + t);
     }
-    d.x[e] = Truncate(sum);
+    d.x[e] = sum;
   }
 }
 
@@ -141,6 +149,7 @@ BK_UNCHECKED void store_matrix_sync(
     float* tile, const fragment<accumulator, 16, 16, k, float>& f, unsigned ldm,
     layout_t layout) {
   bk::emulator::NoteWarpOperation();
+  CheckTile(tile, ldm);
   const int row = bk::emulator::Lane() / 8 * 4;
   const int column = bk::emulator::Lane() % 8 * 2;
   for (int e = 0; e < 8; ++e) {

@@ -4,7 +4,9 @@ Skipped where `bk_jax._cuda` was not built; `python tools/build_native.py --cuda
 """
 
 import importlib.util
+import os
 import re
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -87,8 +89,9 @@ def test_ghost_norm_has_operands_layouts_and_a_workspace():
     a, g = jnp.ones((2, 1, 100, 8), jnp.bfloat16), jnp.ones((2, 1, 100, 16), jnp.bfloat16)
     (line,) = calls(lowered(ops.ghost_norm, a, g), "bk_ghost_norm")
     assert "(tensor<200x8xbf16>, tensor<200x16xbf16>)" in line
-    # Of two examples: three pairs of tiles, four segments, one tile of the gradient, a flag.
-    assert "-> (tensor<2xf32>, tensor<2xf32>, tensor<136xui8>)" in line
+    # Of two examples: three pairs of tiles, four segments, one tile of the gradient, a flag; and a
+    # list of examples to be computed again.
+    assert "-> (tensor<2xf32>, tensor<2xf32>, tensor<148xui8>)" in line
     assert "operand_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<[1, 0]>" in line
 
 
@@ -98,6 +101,53 @@ def test_clipped_gemm_adds_in_place():
     (line,) = calls(text, "bk_clipped_gemm_add")
     assert "output_operand_alias<output_tuple_indices = [0], operand_index = 3" in line
     assert "-> (tensor<4x5xf32>, tensor<1xui8>)" in line
+
+
+def test_large_products_have_a_workspace_for_the_library():
+    """A copy of the smaller operand, 4 MiB for cublasLt; the same whether there is a library or not."""
+    a, g = jnp.ones((2, 1, 3, 64)), jnp.ones((2, 1, 3, 32))
+    (line,) = calls(lowered(ops.clipped_gemm, a, jnp.ones(2), g), "bk_clipped_gemm")
+    assert workspace(line) >= 4 * 2**20 + 4 * 2 * 3 * 32
+    (line,) = calls(lowered(ops.per_sample_grad, a, g), "bk_per_sample_grad")
+    assert workspace(line) >= 4 * 2**20
+    half = [x.astype(jnp.bfloat16) for x in (a, g)]
+    (line,) = calls(lowered(ops.clipped_gemm, half[0], jnp.ones(2), half[1]), "bk_clipped_gemm")
+    assert workspace(line) < 2**20
+
+
+def workspace(line):
+    """Bytes of the last result."""
+    return int(re.search(r"tensor<(\d+)xui8>\)$", line.rstrip()).group(1))
+
+
+@pytest.mark.parametrize(
+    ("precision", "stored", "summed"),
+    [(None, True, False), ("tensorfloat32", True, True), ("float32", False, False)],
+)
+def test_products_are_in_tf32_where_the_setting_of_jax_says_so(precision, stored, summed):
+    a, g = jnp.ones((2, 1, 3, 64)), jnp.ones((2, 1, 3, 32))
+    with jax.default_matmul_precision(precision):
+        text = lowered(
+            lambda a, g: (ops.per_sample_grad(a, g), ops.clipped_gemm(a, a[:, 0, 0, 0], g)), a, g
+        )
+    (line,) = calls(text, "bk_per_sample_grad")
+    assert ("tf32 = 1 : i64" in line) == stored
+    (line,) = calls(text, "bk_clipped_gemm")
+    assert ("tf32 = 1 : i64" in line) == summed
+
+
+def test_the_library_of_nvidias_package_is_looked_for(monkeypatch, tmp_path):
+    for name in ("cu13", "cublas"):
+        (tmp_path / "nvidia" / name / "lib").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+    found = [os.path.relpath(folder, tmp_path) for folder in _native.cublas_folders()]
+    assert {"nvidia/cu13/lib", "nvidia/cublas/lib"} <= set(found)
+
+
+def test_diagnose_says_who_makes_products(cuda):
+    assert cuda.note in report()
+    assert "cublasLt makes products" in cuda.note or "install nvidia-cublas" in cuda.note
 
 
 def test_clip_factor_has_its_attribute_and_no_workspace():

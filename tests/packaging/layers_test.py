@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "python" / "bk_jax"
 LAYERS = (
     ("_extras", "boxes", "relations", "sources", "hlo"),
     ("_compat", "paths"),
-    ("_custom_call", "repeated", "sharding"),
+    ("_cuda_module", "_custom_call", "repeated", "sharding"),
     ("_native",),
     ("ops",),
     ("validate", "random", "_diagnose", "exporting", "optimizers"),

@@ -16,61 +16,14 @@
 #include "gtest/gtest.h"
 #include "tests/xla_plugin/buffers.h"
 #include "tests/xla_plugin/run_cpu.h"
+#include "tests/xla_plugin/run_cuda.h"
+#include "xla_plugin/cuda_device.h"
 #include "xla_plugin/cuda_target.h"
-
-// The kernels that are linked here run on the CPU and look at every access;
-// this file is compiled with CUDA's own headers, as the handlers are.
-namespace bk::emulator {
-void Register(const void* begin, size_t bytes, const std::string& name);
-void Forget(const void* begin);
-}  // namespace bk::emulator
 
 namespace bk {
 namespace {
 
-using Dims = std::vector<int64_t>;
-
-// A buffer that emulated kernels may touch.
-class Device : public TestBuffer {
- public:
-  Device(ffi::DataType type, const Dims& dims, const std::string& name = "x")
-      : TestBuffer(type, dims) {
-    size_ = 1;
-    for (int64_t dim : dims) size_ *= dim;
-    emulator::Register(data<char>(), size_ * ffi::ByteWidth(type), name);
-  }
-  ~Device() { emulator::Forget(data<char>()); }
-  // Small integers, the same ones for the same seed.
-  Device& Fill(int seed) {
-    std::mt19937 random(seed);
-    for (int64_t i = 0; i < size_; ++i) {
-      data<float>()[i] = static_cast<float>(random() % 5) - 2;
-    }
-    return *this;
-  }
-  std::vector<float> values() {
-    return std::vector<float>(data<float>(), data<float>() + size_);
-  }
-
- private:
-  int64_t size_;
-};
-
 constexpr ffi::DataType kF32 = ffi::F32;
-
-// Runs an operation with a workspace of exactly the size that it asks for.
-absl::Status RunCuda(const char* name, const std::vector<Buffer>& operands,
-                     const std::vector<Buffer>& results,
-                     const MapAttributes::Map& map = {}) {
-  const MapAttributes attributes(map);
-  CallFrame frame = {operands, results, attributes};
-  const CudaTarget& target = CudaTargets().at(name);
-  int64_t bytes = 0;
-  BK_RETURN_IF_ERROR(target.workspace_bytes(frame, &bytes));
-  Device workspace(ffi::U8, {bytes}, "workspace");
-  if (bytes > 0) frame.results.push_back(workspace);
-  return target.run(frame, /*stream=*/nullptr);
-}
 
 class CudaHandlersTest : public testing::Test {
  protected:
@@ -166,6 +119,48 @@ TEST_F(CudaHandlersTest, ErrorsOfLaunchesNameOperationFileAndLine) {
   EXPECT_THAT(std::string(status.message()),
               testing::ContainsRegex("bk_ghost_norm: CUDA error 719 .*at "
                                      ".*ops/ghost_norm.cc:[0-9]+"));
+}
+
+// Without the initialize stage a first launch is recorded.
+TEST_F(CudaHandlersTest, RecordingNeedsLoadedKernels) {
+  const MapAttributes none({});
+  Device x(kF32, {2, 7}), out(kF32, {7});
+  emulator::UnloadAll();
+  emulator::SetRecording(true);
+  const auto status = CudaTargets()
+                          .at("bk_weighted_sum")
+                          .run({{factor_, x}, {out}, none}, nullptr);
+  emulator::SetRecording(false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(CudaHandlersTest, EmptyBatchesLaunchSomething) {
+  Device none(kF32, {0}), a(kF32, {0, 1, 3, 4}), g(kF32, {0, 1, 3, 5});
+  Device norm(kF32, {0}), upper(kF32, {0}), sum(kF32, {4, 5});
+  ASSERT_EQ(RunCuda("bk_ghost_norm", {a, g}, {norm, upper}), absl::OkStatus());
+  ASSERT_EQ(RunCuda("bk_clipped_gemm", {a, none, g}, {sum}), absl::OkStatus());
+  EXPECT_EQ(sum.values(), std::vector<float>(20, 0));
+  Device nothing(kF32, {2, 0}), no_sum(kF32, {0});
+  ASSERT_EQ(RunCuda("bk_weighted_sum", {factor_, nothing}, {no_sum}),
+            absl::OkStatus());
+  Device key(ffi::U32, {8}), words(ffi::U32, {0});
+  ASSERT_EQ(RunCuda("bk_chacha_bits", {key}, {words},
+                    {{"stream", 2}, {"domain", kNoiseDomain}}),
+            absl::OkStatus());
+}
+
+TEST(CudaDeviceTest, SaysWhatIsMissing) {
+  const CudaDevice a100 = {"NVIDIA A100", 8, 0}, t4 = {"Tesla T4", 7, 5};
+  EXPECT_EQ(ProblemOf({13000, 13000}, {a100}), "");
+  EXPECT_EQ(ProblemOf({13010, 13000}, {{"B200", 10, 0}, {"new", 15, 0}}), "");
+  EXPECT_EQ(ProblemOf({0, 13000}, {}), "no CUDA driver");
+  EXPECT_EQ(ProblemOf({13000, 13000}, {}), "no CUDA device");
+  EXPECT_EQ(ProblemOf({12080, 13000}, {a100}),
+            "the driver is for CUDA 12.8, and this build needs one for CUDA "
+            "13.0 or newer: update it");
+  EXPECT_EQ(ProblemOf({13000, 13000}, {a100, t4}),
+            "device 1, Tesla T4, has compute capability 7.5, and the kernels "
+            "need 8.0 or newer: hide it with CUDA_VISIBLE_DEVICES");
 }
 
 // What a handler says of itself when XLA asks for it.

@@ -1,12 +1,16 @@
 // bk_clipped_gemm, the sum of clipped gradients of a dense layer, and
 // bk_clipped_gemm_add, which adds it to what is there.
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "xla_plugin/dense.h"
 #include "xla_plugin/operation.h"
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/clipped_gemm.h"
+#include "custom_calls/cuda/cublas/dense.h"
+#include "xla_plugin/cublas.h"
 #else
 #include "custom_calls/cpu/dense/clipped_gemm.h"
 #endif
@@ -40,9 +44,35 @@ struct GemmCall : Call {
   }
 
 #if defined(BK_PLATFORM_CUDA)
-  int64_t WorkspaceBytes() const {
+  cuda::LibrarySum LibrarySum(bool accumulate) const {
+    return {shape, AsksForTf32(attributes_), accumulate};
+  }
+
+  int64_t GemmWorkspaceBytes(bool accumulate) const {
     const auto width = ffi::ByteWidth(AccumulatorType(lhs));
-    return cuda::ClippedGemmWorkspaceBytes(shape, static_cast<int64_t>(width));
+    const int64_t own =
+        cuda::ClippedGemmWorkspaceBytes(shape, static_cast<int64_t>(width));
+    if (lhs.type != ffi::F32) return own;
+    return std::max(own, cuda::SumWorkspaceBytes(LibrarySum(accumulate)));
+  }
+
+  // By cublasLt, if the elements are float32 and it can; by our kernels.
+  template <class T>
+  absl::Status Run(const char* name, const Gpu& gpu, bool accumulate,
+                   const Buffer& sum) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const cuda::LibrarySum library = LibrarySum(accumulate);
+      if (cuda::CanSum(library)) {
+        return CublasStatus(name,
+                            cuda::Sum(library, lhs, factor, rhs, gpu.workspace,
+                                      sum, gpu.stream),
+                            __FILE__, __LINE__);
+      }
+    }
+    return CudaStatus(name,
+                      cuda::ClippedGemm<T>(shape, lhs, factor, rhs, accumulate,
+                                           gpu.workspace, sum, gpu.stream),
+                      __FILE__, __LINE__);
   }
 #endif
 };
@@ -55,11 +85,11 @@ struct ClippedGemmCall : GemmCall {
   absl::Status Check() { return CheckGemm(sum); }
 
 #if defined(BK_PLATFORM_CUDA)
+  int64_t WorkspaceBytes() const { return GemmWorkspaceBytes(false); }
+
   template <class T>
   absl::Status OnCuda(const Gpu& gpu) {
-    return BK_CUDA_STATUS(cuda::ClippedGemm<T>(shape, lhs, factor, rhs,
-                                               /*accumulate=*/false,
-                                               gpu.workspace, sum, gpu.stream));
+    return Run<T>(kName, gpu, /*accumulate=*/false, sum);
   }
 #else
   template <class T>
@@ -82,12 +112,12 @@ struct ClippedGemmAddCall : GemmCall {
   }
 
 #if defined(BK_PLATFORM_CUDA)
+  int64_t WorkspaceBytes() const { return GemmWorkspaceBytes(true); }
+
   template <class T>
   absl::Status OnCuda(const Gpu& gpu) {
     BK_RETURN_IF_ERROR(BK_CUDA_STATUS(gpu.StartFrom(initial, sum)));
-    return BK_CUDA_STATUS(cuda::ClippedGemm<T>(shape, lhs, factor, rhs,
-                                               /*accumulate=*/true,
-                                               gpu.workspace, sum, gpu.stream));
+    return Run<T>(kName, gpu, /*accumulate=*/true, sum);
   }
 #else
   template <class T>

@@ -3,7 +3,11 @@
 #include "xla_plugin/dense.h"
 #include "xla_plugin/operation.h"
 #if defined(BK_PLATFORM_CUDA)
+#include <algorithm>
+
+#include "custom_calls/cuda/cublas/dense.h"
 #include "custom_calls/cuda/per_sample_grad.h"
+#include "xla_plugin/cublas.h"
 #else
 #include "custom_calls/cpu/dense/per_sample_grad.h"
 #endif
@@ -28,11 +32,27 @@ struct PerSampleGradCall : DenseCall {
 
 #if defined(BK_PLATFORM_CUDA)
   int64_t WorkspaceBytes() const {
-    return cuda::PerSampleGradWorkspaceBytes(shape);
+    const int64_t own = cuda::PerSampleGradWorkspaceBytes(shape);
+    if (a.type == ffi::F64) return own;
+    return std::max(own, cuda::GradientsWorkspaceBytes({shape, {}}));
   }
 
+  // By cublasLt, if it can; by our kernels.
   template <class T>
   absl::Status OnCuda(const Gpu& gpu) {
+    if constexpr (!std::is_same_v<T, double>) {
+      cuda::LibraryGradients library = {shape, cuda::kProductElement<T>};
+      if (std::is_same_v<T, float> && AsksForTf32(attributes_)) {
+        library.element = cuda::ProductElement::kTf32;
+      }
+      if (cuda::CanMakeGradients(library)) {
+        return CublasStatus(
+            kName,
+            cuda::MakeGradients(library, a.data, g.data, gpu.workspace, grad,
+                                sq_norm, sq_norm_upper, gpu.stream),
+            __FILE__, __LINE__);
+      }
+    }
     return BK_CUDA_STATUS(cuda::PerSampleGrad<T>(
         shape, a, g, gpu.workspace, grad, sq_norm, sq_norm_upper, gpu.stream));
   }

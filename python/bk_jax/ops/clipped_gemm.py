@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from bk_jax import _native
 from bk_jax.ops import _border
+from bk_jax.ops._precision import tf32
 from bk_jax.ops.numerics import accumulation_dtype, common_dtype
 from bk_jax.repeated import repeated
 
@@ -47,9 +48,10 @@ def clipped_gemm(
     out = jax.ShapeDtypeStruct(shape[1:] if one else shape, out_dtype)
     shapes = _border.rows({0: lhs, 2: rhs})
     operands = (lhs.astype(dtype), factor.astype(out_dtype), rhs.astype(dtype))
+    precision = tf32(dtype, unless_named=False)
     if initial is None:
         (result,) = _native.call(
-            "bk_clipped_gemm", clipped_gemm_twin, [out], *operands, shapes=shapes
+            "bk_clipped_gemm", clipped_gemm_twin, [out], *operands, shapes=shapes, **precision
         )
         return result.reshape(shape)
     if initial.shape != shape:
@@ -57,16 +59,20 @@ def clipped_gemm(
     start = initial.astype(out_dtype).reshape(out.shape)
     (result,) = _native.call(
         "bk_clipped_gemm_add", clipped_gemm_add_twin, [out], *operands, start,
-        aliases={3: 0}, shapes=shapes,
+        aliases={3: 0}, shapes=shapes, **precision,
     )  # fmt: skip
     return result.reshape(shape)
 
 
-def clipped_gemm_twin(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> tuple[jax.Array]:
+def clipped_gemm_twin(
+    lhs: jax.Array, factor: jax.Array, rhs: jax.Array, *, tf32: int = 0
+) -> tuple[jax.Array]:
     """The same in plain JAX: examples with factor 0 are replaced by zeros first.
 
-    As in the custom call, the result is `[M, K]` when there is one weight.
+    As in the custom call, the result is `[M, K]` when there is one weight. XLA's products follow JAX's
+    own setting, which is where `tf32` comes from.
     """
+    del tf32
     dtype = accumulation_dtype(lhs.dtype, rhs.dtype)
     scale = factor.reshape(-1, 1, 1, 1)
     lhs = jnp.where(scale != 0, lhs, 0).astype(dtype)
@@ -76,7 +82,8 @@ def clipped_gemm_twin(lhs: jax.Array, factor: jax.Array, rhs: jax.Array) -> tupl
 
 
 def clipped_gemm_add_twin(
-    lhs: jax.Array, factor: jax.Array, rhs: jax.Array, initial: jax.Array
+    lhs: jax.Array, factor: jax.Array, rhs: jax.Array, initial: jax.Array, *, tf32: int = 0
 ) -> tuple[jax.Array]:
     """The same, added to `initial`."""
+    del tf32
     return (initial + clipped_gemm_twin(lhs, factor, rhs)[0],)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from bk_jax import _native
 from bk_jax.ops import _border
 from bk_jax.ops._dense import dense_operands
+from bk_jax.ops._precision import tf32
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
 from bk_jax.ops.sum_of_squares import sum_of_squares
 
@@ -35,13 +36,14 @@ def per_sample_grad(lhs: jax.Array, rhs: jax.Array) -> PerSampleGrads:
     norm = jax.ShapeDtypeStruct(lhs.shape[:1], dtype)
     gradients, *norms = _native.call(
         "bk_per_sample_grad", per_sample_grad_twin, [grad, norm, norm], lhs, rhs,
-        shapes=_border.rows({0: lhs, 1: rhs}),
+        shapes=_border.rows({0: lhs, 1: rhs}), **tf32(lhs.dtype, unless_named=True),
     )  # fmt: skip
     return PerSampleGrads(gradients, SquaredNorms(*norms))
 
 
-def per_sample_grad_twin(lhs: jax.Array, rhs: jax.Array) -> tuple[jax.Array, ...]:
-    """The same in plain JAX."""
+def per_sample_grad_twin(lhs: jax.Array, rhs: jax.Array, *, tf32: int = 0) -> tuple[jax.Array, ...]:
+    """The same in plain JAX, whose products follow JAX's own setting, as `tf32` does."""
+    del tf32
     dtype = accumulation_dtype(lhs.dtype, rhs.dtype)
     gradients = jnp.einsum("bntm,bntk->bnmk", lhs, rhs, preferred_element_type=dtype)
     return gradients, *sum_of_squares(gradients)

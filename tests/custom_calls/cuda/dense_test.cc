@@ -66,6 +66,20 @@ Norms<T> NormsOf(Kind kind, const DenseShape& shape, const Array<T>& a,
   return {sq_norm.Get(), upper.Get(), grad.Get()};
 }
 
+// Norms with tensor cores as they are, and with errors as large as assumed.
+template <class Body>
+void ForEachTensorCore(Body&& body) {
+  for (int direction : {0, -1, 1}) {
+    if (!device::SetTensorCoreError(direction) && direction != 0) continue;
+    for (Kind kind : {Kind::kGhost, Kind::kDirect}) {
+      SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(kind)
+                                      << ", error " << direction);
+      body(kind);
+    }
+  }
+  device::SetTensorCoreError(0);
+}
+
 class DenseNormTest : public DeviceTest {
  protected:
   template <class T>
@@ -130,18 +144,78 @@ TEST_F(DenseNormTest, BoundsHoldOnCancellingData) {
       double scale = 0;
       reference::GhostNorm(c.shape(), c.a.data(), c.g.data(), &exact);
       reference::GhostNormScale(c.shape(), c.a.data(), c.g.data(), &scale);
-      for (Kind kind : {Kind::kGhost, Kind::kDirect}) {
-        SCOPED_TRACE(testing::Message() << noise << " " << int(kind));
+      ForEachTensorCore([&](Kind kind) {
+        SCOPED_TRACE(noise);
         const Norms<T> norms = NormsOf(kind, c.shape(), c.a, c.g);
         EXPECT_GE(static_cast<long double>(norms.upper[0]), exact);
         EXPECT_GE(norms.upper[0], norms.sq_norm[0]);
-        const double slack = 200 * UnitRoundoff<T>() * std::sqrt(scale);
+        const double slack = 400 * UnitRoundoff<T>() * std::sqrt(scale);
         EXPECT_LE(
             std::sqrt(static_cast<double>(norms.upper[0])),
             1.011 * std::sqrt(static_cast<double>(exact)) + slack + 1e-15);
-      }
+      });
     }
   });
+}
+
+// Nothing cancels, and one feature has all of a row: every addition of a tensor
+// core may err by as much as the bound counts, and all in one direction.
+TEST_F(DenseNormTest, BoundsHoldWhereEveryAdditionErrs) {
+  ForEachElementType([&](auto element) {
+    using T = decltype(element);
+    for (int64_t positions : {1, 3, 70}) {
+      const DenseShape shape = {1, 1, positions, 33, 65};
+      Array<T> a(positions * shape.d), g(positions * shape.p);
+      for (int64_t t = 0; t < positions; ++t) {
+        a[t * shape.d] = reference::FromDouble<T>(1);
+        g[t * shape.p] = reference::FromDouble<T>(1);
+      }
+      const auto exact = static_cast<double>(positions * positions);
+      ForEachTensorCore([&](Kind kind) {
+        SCOPED_TRACE(positions);
+        const Norms<T> norms = NormsOf(kind, shape, a, g);
+        EXPECT_GE(static_cast<double>(norms.upper[0]), exact);
+        EXPECT_LE(static_cast<double>(norms.upper[0]), 1.0001 * exact);
+      });
+    }
+  });
+}
+
+// Where no example has to be recomputed, that costs a look at an empty list,
+// and not one at every tile of the gradients.
+TEST_F(DenseNormTest, NothingToRecomputeCostsNothing) {
+  if (!device::Accesses().has_value()) {
+    GTEST_SKIP() << "nobody counts the loads of a GPU";
+  }
+  device::LimitBlocks(1);
+  std::vector<int64_t> accesses;
+  for (int64_t p : {64, 1024}) {
+    const DenseShape shape = {1, 1, 2, 8, p};
+    auto a = DeviceBuffer<float>::Of(Integers<float>(random_, 2 * 8), "a");
+    auto g = DeviceBuffer<float>::Of(Integers<float>(random_, 2 * p), "g");
+    auto list = DeviceBuffer<int32_t>::Of(std::vector<int32_t>{0, 0}, "list");
+    DeviceBuffer<double> squares(ProductTileCount(shape), "squares");
+    DeviceBuffer<double> spreads(SpreadSegments(shape), "spreads");
+    DeviceBuffer<float> norm(1, "norm"), upper(1, "upper");
+    const int64_t before = *device::Accesses();
+    EXPECT_TRUE(Succeeded(DirectNormWhere(
+        shape, a.data(), g.data(), {list.data()}, spreads.data(),
+        squares.data(), norm.data(), upper.data(), nullptr)));
+    accesses.push_back(*device::Accesses() - before);
+  }
+  EXPECT_EQ(accesses[0], accesses[1]);
+}
+
+// Some versions of XLA take a call that launches nothing for an error.
+TEST_F(DenseNormTest, EmptyBatchesLaunchSomething) {
+  if (!device::Launches().has_value()) {
+    GTEST_SKIP() << "nobody counts the launches of a GPU";
+  }
+  for (Kind kind : kKinds) {
+    const int64_t before = *device::Launches();
+    NormsOf(kind, {0, 1, 3, 4, 5}, Array<float>(0), Array<float>(0));
+    EXPECT_GT(*device::Launches(), before);
+  }
 }
 
 TEST_F(DenseNormTest, NeverBelowOnManySmallCases) {
@@ -156,11 +230,11 @@ TEST_F(DenseNormTest, NeverBelowOnManySmallCases) {
                                   std::pow(10, exponent(random_)));
     long double exact = 0;
     reference::GhostNorm(shape, a.data(), g.data(), &exact);
-    for (Kind kind : {Kind::kGhost, Kind::kDirect}) {
+    ForEachTensorCore([&](Kind kind) {
       const Norms<float> norms = NormsOf(kind, shape, a, g);
       ASSERT_GE(static_cast<long double>(norms.upper[0]), exact);
       ASSERT_GE(norms.upper[0], FLT_MIN);
-    }
+    });
   }
 }
 
@@ -246,14 +320,15 @@ TEST_F(CudaClippedGemmTest, RandomWithinTheDerivedTolerance) {
       const auto lhs = Normals<T>(random_, rows * shape.m);
       const auto rhs = Normals<T>(random_, rows * shape.n);
       const auto factor = Normals<Accumulator<T>>(random_, shape.batch);
+      device::SetTensorCoreError(positions == 3 ? -1 : 0);
       const auto sum = Sum<T>(shape, lhs, factor, rhs, false);
       std::vector<double> expected(shape.m * shape.n), scale(expected.size());
       reference::ClippedGemm(shape, lhs.data(), factor.data(), rhs.data(),
                              expected.data(), scale.data());
-      // At most 2 (k + 2) roundings for k terms, see engine.cuh.
+      // At most 3 roundings for a term, of chunks of up to 32, see engine.cuh.
       for (size_t k = 0; k < expected.size(); ++k) {
         ASSERT_NEAR(static_cast<double>(sum[k]), expected[k],
-                    SumTolerance<T>(2 * rows + 20, scale[k]));
+                    SumTolerance<T>(3 * rows + 120, scale[k]));
       }
     }
   });

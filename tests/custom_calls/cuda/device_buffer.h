@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,13 @@ void CopyOut(void* to, const void* from, size_t bytes);
 std::string TextOf(cudaError_t error);
 // Grids of at most so many blocks, where that can be asked for; 0: no limit.
 void LimitBlocks(int64_t blocks);
+// Loads and stores of all kernels so far; nothing where nobody counts them.
+std::optional<int64_t> Accesses();
+// Launches so far, likewise.
+std::optional<int64_t> Launches();
+// -1 and 1: tensor cores err by as much as engine.cuh assumes, downwards or
+// upwards; 0: as they are. False where that cannot be asked for.
+bool SetTensorCoreError(int direction);
 
 }  // namespace device
 
@@ -38,7 +46,10 @@ class DeviceTest : public testing::Test {
     const std::string missing = device::Missing();
     if (!missing.empty()) GTEST_SKIP() << missing;
   }
-  void TearDown() override { device::LimitBlocks(0); }
+  void TearDown() override {
+    device::LimitBlocks(0);
+    device::SetTensorCoreError(0);
+  }
 };
 
 template <class T>

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tests/cuda_on_cpu/emulator.h"
+#include "tests/cuda_on_cpu/tensor_core.h"
 #include "tests/custom_calls/cuda/device_buffer.h"
 
 namespace bk::cuda::device {
@@ -46,5 +47,11 @@ void CopyOut(void* to, const void* from, size_t bytes) {
 }
 std::string TextOf(cudaError_t /*error*/) { return emulator::LastProblem(); }
 void LimitBlocks(int64_t blocks) { emulator::SetMaxBlocks(blocks); }
+std::optional<int64_t> Accesses() { return emulator::Accesses(); }
+std::optional<int64_t> Launches() { return emulator::Launches(); }
+bool SetTensorCoreError(int direction) {
+  emulator::tensor_core_error = direction;
+  return true;
+}
 
 }  // namespace bk::cuda::device

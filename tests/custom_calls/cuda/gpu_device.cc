@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 namespace bk::cuda::device {
@@ -42,5 +43,8 @@ void CopyOut(void* to, const void* from, size_t bytes) {
 }
 std::string TextOf(cudaError_t error) { return cudaGetErrorString(error); }
 void LimitBlocks(int64_t /*blocks*/) {}
+std::optional<int64_t> Accesses() { return std::nullopt; }
+std::optional<int64_t> Launches() { return std::nullopt; }
+bool SetTensorCoreError(int /*direction*/) { return false; }
 
 }  // namespace bk::cuda::device

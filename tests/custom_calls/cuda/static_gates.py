@@ -3,12 +3,14 @@
     bazel test --config=cuda //tests/custom_calls/cuda:static_gates
 
     ptxas      no spills, no stack, at most 255 registers and 48 KB of shared memory
-    SASS       no atomic operation, so every sum has one order; tensor cores in the dense kernels
+    SASS       no atomic operation, so every sum has one order; tensor-core instructions of the dense
+               kernels: the ones, and as many, as the bounds of norms count (engine.cuh)
+    targets    machine code for GPUs of 8.x, 9.x, 10.x and 12.x, PTX for the others from 10.0
     archives   launchers and handlers neither wait for the device nor allocate
 
-The arguments are the files that nvcc made, `*.resources.txt` and `*_device.a`, and the handlers. SASS
-is read with cuobjdump and nvdisasm of the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm, or
-of PATH.
+The arguments are a program that prints what the bounds count, the files that nvcc made,
+`*.resources.txt` and `*_device.a`, and the handlers. SASS is read with cuobjdump and nvdisasm of the
+packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm, or of PATH.
 """
 
 from __future__ import annotations
@@ -24,23 +26,55 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 MAX_REGISTERS = 255
 MAX_SHARED_BYTES = 48 * 1024
-ARCHITECTURES = {"sm_80", "sm_90", "sm_100"}
-# The elements that tensor cores multiply in each dense kernel, and the instruction for them.
+ARCHITECTURES = {"sm_80", "sm_90", "sm_100", "sm_120"}
+PTX = {"sm_100"}
+# The elements that tensor cores multiply in each dense kernel, and how many loops over chunks it has.
 TENSOR_KERNELS = {
-    "GhostKernel": {"bf16", "f16", "tf32"},
-    "ProductKernel": {"bf16", "f16", "tf32"},
-    "ScaledProductsKernel": {"bf16", "f16"},
-    "ScaledRowsKernel": {"tf32"},
+    "GhostKernel": ({"bf16", "f16", "tf32"}, 2),  # of a, and of g
+    "ProductKernel": ({"bf16", "f16", "tf32"}, 1),
+    "ScaledProductsKernel": ({"bf16", "f16"}, 1),
+    "ScaledRowsKernel": ({"tf32"}, 1),
 }
-INSTRUCTIONS = {
-    "bf16": r"\bHMMA\.\S*\.BF16\b",
-    "f16": r"\bHMMA\.16816\.F32 ",
-    "tf32": r"\bHMMA\.\S*\.TF32\b",
-}
+# Every instruction of a tensor core, as SASS names them: HMMA.16816.F32.BF16 has 16 x 8 results of
+# 16 products each. Others are HGMMA (of Hopper), UTCHMMA (of Blackwell), DMMA, IMMA, QMMA.
+TENSOR_INSTRUCTION = re.compile(r"\b([A-Z]*MMA(?:\.\w+)+) ")
 ATOMIC = re.compile(r"\b(RED(?!UX)|ATOM)[A-Z]*\b")  # REDUX adds up integers of a warp
-FILES = [Path(name) for name in sys.argv[1:]]
+FILES = [Path(name) for name in sys.argv[2:]]
+
+
+class Counted(NamedTuple):
+    """What a bound counts for one chunk: products of an instruction, instructions of a warp."""
+
+    terms: int
+    instructions: int
+
+
+def counted() -> dict[str, Counted]:
+    """By the type of elements, from the program that the header of the bounds is compiled into."""
+    lines = subprocess.run(sys.argv[1], check=True, capture_output=True, text=True).stdout
+    rows = (line.split() for line in lines.splitlines())
+    return {kind: Counted(int(terms), int(count)) for kind, terms, count in rows}
+
+
+def mnemonic(kind: str, terms: int) -> str:
+    """The instruction that multiplies elements of this type."""
+    suffix = {"bf16": ".BF16", "f16": "", "tf32": ".TF32"}[kind]
+    return f"HMMA.168{terms}.F32{suffix}"
+
+
+def check_instructions(kind: str, chunks: int, code: str, bound: Counted) -> None:
+    """The code has these instructions and no other, for each of its loops over chunks as many."""
+    found = TENSOR_INSTRUCTION.findall(code)
+    expected = mnemonic(kind, bound.terms)
+    assert set(found) == {expected}, f"the bound counts {expected}, there are {sorted(set(found))}"
+    assert len(found) == chunks * bound.instructions, (
+        f"the bound counts {bound.instructions} instructions for a chunk of {kind}, "
+        f"there are {len(found)} for {chunks}"
+    )
 
 
 class Usage(NamedTuple):
@@ -129,34 +163,70 @@ def functions() -> Iterator[Function]:
                 yield Function(name, part.split("\n", 1)[0].strip(), code)
 
 
+def targets(option: str, archive: Path) -> set[str]:
+    """Architectures of the code in an archive."""
+    program = cuobjdump()
+    assert program is not None
+    command = [program, option, archive]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return set(re.findall(r"\.(sm_\d+)\.", text))
+
+
 class HostCodeTest(unittest.TestCase):
     def test_nothing_waits_or_allocates(self) -> None:
-        """Launchers and handlers call these functions of CUDA's runtime and no other."""
+        """Launchers and handlers call these functions of CUDA's runtime and no other.
+
+        Two of them are for loading, before XLA records anything. Those of cuBLAS are found at run time.
+        """
         calls: set[str] = set()
         for path in (path for path in FILES if path.suffix in {".a", ".lo"}):
             command = ["nm", "--undefined-only", path]
             text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            calls |= set(re.findall(r"\bU (cuda\w+)", text))
-        assert calls == {"cudaGetErrorString", "cudaGetLastError", "cudaMemcpyAsync"}
+            calls |= set(re.findall(r"\bU (cu(?:da|blas)\w+)", text))
+        loading = {"cudaFuncGetAttributes", "cudaGetDevice"}
+        assert calls == loading | {"cudaGetErrorString", "cudaGetLastError", "cudaMemcpyAsync"}
 
 
 class InstructionsTest(unittest.TestCase):
     def test_sums_are_ordered_and_products_on_tensor_cores(self) -> None:
         found = set()
+        bounds = counted()
         for function in functions():
             with self.subTest(kernel=function.name, architecture=function.architecture):
                 assert ATOMIC.search(function.code) is None
-                if kind := function.tensor_type():
-                    assert re.search(INSTRUCTIONS[kind], function.code)
-                    found.add((function.kernel(), kind, function.architecture))
-        wanted = {(kernel, kind) for kernel, kinds in TENSOR_KERNELS.items() for kind in kinds}
+                kind = function.tensor_type()
+                if not kind:
+                    assert TENSOR_INSTRUCTION.search(function.code) is None
+                    continue
+                kernel = function.kernel()
+                check_instructions(kind, TENSOR_KERNELS[kernel][1], function.code, bounds[kind])
+                found.add((kernel, kind, function.architecture))
+        wanted = {(name, kind) for name, (kinds, _) in TENSOR_KERNELS.items() for kind in kinds}
         assert found == {(*pair, architecture) for pair in wanted for architecture in ARCHITECTURES}
 
     def test_the_patterns_know_the_instructions(self) -> None:
         for code in ("RED.E.ADD.F32.FTZ.RN", "REDG.E.ADD.F64.RN", "ATOMS.ADD", "ATOMG.E.CAS"):
             assert ATOMIC.search(f"/*0070*/  @P0 {code}.STRONG.GPU [R2.64], R5 ;"), code
         assert not ATOMIC.search("/*0070*/  REDUX.SUM UR4, R2 ;")
-        assert not re.search(INSTRUCTIONS["f16"], "HMMA.16816.F32.BF16 R4, R8, R12, R4 ;")
+
+    def test_other_instructions_than_counted_are_found(self) -> None:
+        line = "/*0070*/  HMMA.{}.F32.TF32 R4, R8, R12, R4 ;\n"
+        bound = Counted(terms=4, instructions=2)
+        check_instructions("tf32", 1, 2 * line.format(1684), bound)
+        with pytest.raises(AssertionError, match=r"counts HMMA.1684.F32.TF32, there are"):
+            check_instructions("tf32", 1, 2 * line.format(1688), bound)
+        with pytest.raises(AssertionError, match="2 instructions for a chunk of tf32, there are 3"):
+            check_instructions("tf32", 1, 3 * line.format(1684), bound)
+        for other in ("UTCHMMA.2CTA gdesc[UR4]", "HGMMA.64x64x16.F32 R4", "WARPSYNC.COLLECTIVE R4"):
+            assert bool(TENSOR_INSTRUCTION.search(other)) == (other[0] != "W")
+
+
+class TargetsTest(unittest.TestCase):
+    def test_every_archive_has_code_for_the_same_gpus(self) -> None:
+        for path in (path for path in FILES if path.name.endswith("_device.a")):
+            with self.subTest(archive=path.name):
+                assert targets("--list-elf", path) == ARCHITECTURES
+                assert targets("--list-ptx", path) == PTX
 
 
 if __name__ == "__main__":

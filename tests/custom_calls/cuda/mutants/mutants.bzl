@@ -54,5 +54,6 @@ def mutant(name):
             "//custom_calls/cuda:emulated_headers",
             "//tests/custom_calls/cuda:emulated_device",
             "//tests/custom_calls/cuda:kernel_tests",
+            "//tests/custom_calls/cuda:engine_probe_emulated",
         ] + ["//custom_calls/cuda:%s_emulated" % other for other in KERNELS if other != kernel],
     )
