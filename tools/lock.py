@@ -4,9 +4,9 @@
 
 requirements.lock is what pyproject.toml declares (dependencies, all extras, build requirements), and
 what [tool.lock] pins there without dependencies; requirements-oldest.lock the oldest JAX that is
-allowed, with what the transform's tests need; requirements-gpu.lock the versions of the first, with JAX's
-CUDA plugin. pip resolves both without installing anything. Without
-`--upgrade` the versions of the present locks are kept where they fit.
+allowed, with what the transform's tests need; requirements-gpu.lock the versions of the first, with
+JAX's CUDA plugin. pip resolves them without installing anything. Without `--upgrade` the versions of
+the present locks are kept where they fit.
 """
 
 from __future__ import annotations

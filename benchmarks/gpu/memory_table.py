@@ -3,14 +3,15 @@
     python tools/gpu_programs.py -m benchmarks.gpu.memory_table [--models gpt2] [--methods auto]
 
 The device that they are compiled for has more memory than any of them takes: XLA would otherwise compute
-parts of a step twice. Memory is then nearly a line in the batch. Two compilations give the line, one more at each answer shows that
-it fits. Everything that is found goes to docs/gpu_memory.json at once; what is there is not compiled
-again. `benchmarks.gpu.memory_document` writes the tables of docs/gpu.md from it.
+parts of a step twice. Memory is then nearly a line in the batch: one compilation gives the line, one
+more at the answer shows that it fits. What is found goes to docs/gpu_memory.json at once, and is not
+compiled again. `benchmarks.gpu.memory_document` writes the tables of docs/gpu.md from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -28,6 +29,7 @@ FILE = Path(__file__).resolve().parents[2] / "docs" / "gpu_memory.json"
 # The devices have 42.5 and 85 GB; the rest is for the driver, libraries and what lies between arrays.
 LIMITS = {"40": 40 * 10**9, "80": 80 * 10**9}
 TOLERANCE = 0.02
+GUESS = 1.8  # times the paper's batch, to begin with
 ENDLESS = 1 << 42  # bytes of memory
 ADAM_BYTES = 8  # two moments of a parameter, which live besides the step
 LENGTHS = (4096, 8192)
@@ -59,36 +61,46 @@ def line_through(known: dict[int, int], limit: float) -> Line:
 def largest_batch(memory: Callable[[int], int], known: dict[int, int], limit: float) -> int:
     """The largest batch that fits, compiled; `known` grows by what is compiled on the way.
 
-    The answer is right by the line through the nearest batches, or too small by `TOLERANCE` at most:
-    XLA places arrays by rules of thumb, and more examples may happen to need a little less.
+    The answer fills the memory up to `TOLERANCE`, or is too small by `TOLERANCE` at most: XLA places
+    arrays by rules of thumb, and memory is a line only nearly.
     """
     while True:
         batch = line_through(known, limit).largest(limit)
         good = max((b for b in known if known[b] <= limit), default=0)
         bad = min((b for b in known if known[b] > limit and b > good), default=math.inf)
-        if batch in (good, bad) or bad <= max(good + 1, (1 + TOLERANCE) * good):
+        is_full = known[good] >= (1 - TOLERANCE) * limit
+        if is_full or batch in (good, bad) or bad <= max(good + 1, (1 + TOLERANCE) * good):
             return good
         between = good < batch < bad
         batch = batch if between else (good + int(min(bad, 2 * good + 2))) // 2
         known[batch] = memory(batch)
 
 
-def examine(model: str, method: str) -> Found:
-    """Largest batches of one method, and what they follow from."""
+def examine(model: str, method: str, limit: str, before: Found) -> Found:
+    """The largest batch of one method; `before` is what is known of it from another limit."""
     name, sizes = MODELS[model]
-    mesh = make_mesh("a100", memory=ENDLESS)
+    weights = _weights(step_models.make(name, abstract=True, batch=1, **sizes))
 
     def memory(batch: int) -> int:
         task = step_models.make(name, abstract=True, batch=batch, **sizes)
-        found = compile_step(task, "plain" if method == "none" else method, mesh)
+        found = compile_step(
+            task, "plain" if method == "none" else method, make_mesh("a100", memory=ENDLESS)
+        )
         print(f"{model} {method} B={batch}: {found.peak / 1e9:.2f} GB", flush=True)
-        weights = sum(math.prod(x.shape) for x in jax.tree.leaves(task.params))
         return found.peak + ADAM_BYTES * weights
 
-    first = PRINTED[model][method].batch
-    known = {batch: memory(batch) for batch in (first, 2 * first)}
-    batches = {name: largest_batch(memory, known, limit) for name, limit in LIMITS.items()}
-    return {"largest": batches, "bytes": {str(b): n for b, n in sorted(known.items())}}
+    compiled = {int(batch): nbytes for batch, nbytes in before.get("bytes", {}).items()}
+    if not compiled:
+        first = round(GUESS * PRINTED[model][method].batch)
+        compiled[first] = memory(first)
+    known = {0: (4 + 4 + ADAM_BYTES) * weights, **compiled}  # parameters and gradients are left
+    batch = largest_batch(memory, known, LIMITS[limit])
+    written = {str(b): n for b, n in sorted(known.items()) if b}
+    return {"largest": {**before.get("largest", {}), limit: batch}, "bytes": written}
+
+
+def _weights(task: step_models.Task) -> int:
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(task.params))
 
 
 def examine_length(length: int, method: str) -> Found:
@@ -103,7 +115,9 @@ def examine_length(length: int, method: str) -> Found:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", choices=[*PRINTED, "llama"], default=[*PRINTED, "llama"])
+    parser.add_argument(
+        "--models", nargs="+", choices=[*PRINTED, "llama"], default=[*PRINTED, "llama"]
+    )
     parser.add_argument("--methods", nargs="+", default=["none", "auto", "ghost_clip", "opacus"])
     arguments = parser.parse_args()
     if reason := missing():
@@ -111,21 +125,19 @@ def main() -> None:
         return
     found = json.loads(FILE.read_text()) if FILE.exists() else {}
     found.setdefault("versions", {})["jax"] = jax.__version__
-    for model in arguments.models:
-        for method in arguments.methods:
-            _add(found, model, method)
+    for limit, model, method in itertools.product(LIMITS, arguments.models, arguments.methods):
+        if model == "llama":
+            _add_lengths(found, method)
+        elif limit not in (row := found.setdefault(model, {}).get(method, {})).get("largest", {}):
+            found[model][method] = examine(model, method, limit, row)
+        FILE.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _add(found: Found, model: str, method: str) -> None:
-    """Compiles what is not known yet, and writes it down."""
-    if model == "llama":
-        jobs = {f"{model} T={n}": (examine_length, n) for n in LENGTHS if method != "ghost_clip"}
-    else:
-        jobs = {model: (examine, model)}
-    for row, (job, argument) in jobs.items():
-        if method not in found.setdefault(row, {}):
-            found[row][method] = job(argument, method)
-            FILE.write_text(json.dumps(found, indent=1) + "\n")
+def _add_lengths(found: Found, method: str) -> None:
+    for length in LENGTHS:
+        row = found.setdefault(f"llama T={length}", {})
+        if method in ("none", "auto") and method not in row:
+            row[method] = examine_length(length, method)
 
 
 if __name__ == "__main__":

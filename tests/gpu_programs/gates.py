@@ -19,7 +19,6 @@ NUMBERS = 64  # bytes: losses and counts
 def missing_calls(module: hlo.Module, explanation: Any) -> list[str]:
     """Calls that the plan promises and the program lacks."""
 
-
     found = hlo.check(module, only=["missing-call"], explanation=explanation)
     return [finding.message for finding in found]
 
@@ -72,7 +71,11 @@ def _sent(collectives: Iterable[Collective]) -> collections.Counter[str]:
 
 def more_memory(private: int, plain: int, ratio: float) -> list[str]:
     """Temporary memory beyond that of the plain step."""
-    return [f"{private} bytes are {private / plain:.2f}x of {plain}"] if private > ratio * plain else []
+    return (
+        [f"{private} bytes are {private / plain:.2f}x of {plain}"]
+        if private > ratio * plain
+        else []
+    )
 
 
 def outside_command_buffers(thunks: str, calls: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Small steps compiled for GPUs: our calls are in them, and nothing that private training can do without."""
+"""Small steps compiled for GPUs: our calls are in them, and nothing superfluous."""
 
 import subprocess
 import sys

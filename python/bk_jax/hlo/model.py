@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 Result = TypeVar("Result")
 
+PRODUCTS = ("dot", "convolution")
 # Products that XLA:GPU leaves to a library, by how the call's target begins.
 LIBRARIES = {"__cublas$": "dot", "__cudnn$conv": "convolution"}
 BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
@@ -96,7 +97,7 @@ class Instruction(NamedTuple):
     @property
     def product(self) -> str:
         """`"dot"` or `"convolution"`, by XLA itself or by cuBLAS or cuDNN; `""` for anything else."""
-        if self.opcode in ("dot", "convolution"):
+        if self.opcode in PRODUCTS:
             return self.opcode
         if self.opcode != "custom-call" or not self.target.startswith("__cu"):
             return ""
