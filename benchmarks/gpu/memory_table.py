@@ -51,9 +51,8 @@ class Line(NamedTuple):
         return max(0, math.floor((limit - self.start) / self.slope))
 
 
-def line_through(known: dict[int, int], limit: float) -> Line:
-    """Through the two batches whose memory is closest to the limit."""
-    one, two = sorted(known, key=lambda batch: abs(known[batch] - limit))[:2]
+def line_through(known: dict[int, int], one: int, two: int) -> Line:
+    """Through two batches."""
     slope = (known[two] - known[one]) / (two - one)
     return Line(known[one] - slope * one, slope)
 
@@ -65,14 +64,15 @@ def largest_batch(memory: Callable[[int], int], known: dict[int, int], limit: fl
     arrays by rules of thumb, and memory is a line only nearly.
     """
     while True:
-        batch = line_through(known, limit).largest(limit)
-        good = max((b for b in known if known[b] <= limit), default=0)
-        bad = min((b for b in known if known[b] > limit and b > good), default=math.inf)
+        good = max((batch for batch in known if known[batch] <= limit), default=0)
+        bad = min((batch for batch in known if known[batch] > limit), default=math.inf)
         is_full = known[good] >= (1 - TOLERANCE) * limit
-        if is_full or batch in (good, bad) or bad <= max(good + 1, (1 + TOLERANCE) * good):
+        if bad <= good or is_full or bad <= max(good + 1, (1 + TOLERANCE) * good):
             return good
-        between = good < batch < bad
-        batch = batch if between else (good + int(min(bad, 2 * good + 2))) // 2
+        line = line_through(known, *((0, good) if bad == math.inf else (good, int(bad))))
+        batch = line.largest(limit)
+        if batch <= good:  # the line is bent
+            batch = good + 1 if bad == math.inf else (good + int(bad)) // 2
         known[batch] = memory(batch)
 
 
