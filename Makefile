@@ -3,11 +3,11 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-cpp test-py test-oldest test-cuda sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program wheel wheel-cuda lock clean
+.PHONY: help setup demo test test-cpp test-py test-oldest test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program wheel wheel-cuda lock clean
 
 help: ## list the targets
 	@echo "usage: make <target>"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## install what is missing, build the native module
 	@tools/setup.sh
@@ -16,7 +16,7 @@ demo: setup ## train a small network privately and show accuracy, epsilon and co
 	@$(PY) examples/digits.py
 
 test: setup ## run all C++ and Python tests; the last line counts them
-	@$(PY) tools/run_tests.py cpp py oldest
+	@$(PY) tools/run_tests.py cpp py oldest gpu
 
 test-cpp: setup ## run the C++ tests
 	@$(PY) tools/run_tests.py cpp
@@ -29,6 +29,9 @@ test-oldest: setup ## run the tests of the transform on the oldest JAX that is s
 
 test-cuda: setup ## what is about GPUs alone: kernels (needs nvcc), their tests, gates and lowering tests
 	@$(PY) tools/run_tests.py cuda
+
+test-gpu-programs: setup ## compile the paper's models for GPUs that are not there, and look at the programs
+	@$(PY) tools/run_tests.py gpu-all --pytest $(PYTEST)
 
 sanitize: setup ## run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	@$(PY) tools/run_tests.py cpp --configs asan ubsan tsan

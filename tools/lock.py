@@ -4,8 +4,9 @@
 
 requirements.lock is what pyproject.toml declares (dependencies, all extras, build requirements), and
 what [tool.lock] pins there without dependencies; requirements-oldest.lock the oldest JAX that is
-allowed, with what the transform's tests need. pip resolves both without installing anything. Without
-`--upgrade` the versions of the present locks are kept where they fit.
+allowed, with what the transform's tests need; requirements-gpu.lock the versions of the first, with
+JAX's CUDA plugin. pip resolves them without installing anything. Without `--upgrade` the versions of
+the present locks are kept where they fit.
 """
 
 from __future__ import annotations
@@ -28,6 +29,17 @@ OLDEST = [
     "dp-accounting",
     "hypothesis",
     "packaging",
+    "pytest",
+    "pytest-xdist",
+]
+GPU_LOCK = ROOT / "requirements-gpu.lock"
+GPU = [
+    "hypothesis",
+    "jax",
+    "jax-cuda13-plugin",
+    "jaxlib",
+    "packaging",
+    "protobuf",
     "pytest",
     "pytest-xdist",
 ]
@@ -77,10 +89,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
     arguments = parser.parse_args()
-    for lock, requirements in ((LOCK, declared()), (OLDEST_LOCK, OLDEST)):
-        keep = lock if lock.exists() and not arguments.upgrade else None
-        versions = resolve(requirements, keep)
-        if lock == LOCK:
+    for lock, requirements in ((LOCK, declared()), (OLDEST_LOCK, OLDEST), (GPU_LOCK, GPU)):
+        kept = lock if lock.exists() and not arguments.upgrade else None
+        versions = resolve(requirements, LOCK if lock == GPU_LOCK else kept)
+        if lock == LOCK:  # before the others, because one of them follows it
             versions |= without_dependencies()
         lock.write_text(HEADER + "".join(f"{n}=={versions[n]}\n" for n in sorted(versions)))
         print(f"{lock.name}: {len(versions)} packages")

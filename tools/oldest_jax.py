@@ -9,30 +9,22 @@ the FFI version that the module is built for, and the pure-JAX twins take its pl
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import environments
+from environments import ROOT
+
 LOCK = ROOT / "requirements-oldest.lock"
 VENV = ROOT / ".venv-oldest"
-PYTHON = VENV / "bin" / "python"
-STAMP = VENV / ".bk_jax"  # holds the hash of the lock that is installed
+PYTHON = environments.python_of(VENV)
 TESTS = ("tests/transform", "tests/programs")
 
 
 def make_environment() -> None:
     """Installs exactly what the lock says; does nothing when that is there already."""
-    wanted = hashlib.sha256(LOCK.read_bytes()).hexdigest()
-    if STAMP.exists() and STAMP.read_text() == wanted:
-        return
-    print("set-up: making .venv-oldest from requirements-oldest.lock", flush=True)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
-    install = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, "--no-deps", "--requirement", str(LOCK)], check=True)
-    STAMP.write_text(wanted)
+    environments.make_environment(VENV, LOCK)
 
 
 def pytest_command(*arguments: str) -> list[str]:

@@ -10,33 +10,11 @@ does not load without the CUDA libraries that its wheel names. Who has a CPU whe
 
 from __future__ import annotations
 
-import hashlib
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from environments import ROOT, make_environment
+
 NAMES = ("jax", "torch")
-
-
-def paths(name: str) -> tuple[Path, Path]:
-    """The lock and the environment."""
-    return ROOT / f"requirements-peers-{name}.lock", ROOT / f".venv-peers-{name}"
-
-
-def make_environment(name: str) -> None:
-    """Installs exactly what the lock says; does nothing when that is there already."""
-    lock, venv = paths(name)
-    stamp = venv / ".bk_jax"  # holds the hash of the lock that is installed
-    wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text() == wanted:
-        return
-    print(f"set-up: making {venv.name} from {lock.name}", flush=True)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
-    install = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    install += ["--disable-pip-version-check", "--no-deps", "--requirement", str(lock)]
-    subprocess.run(install, check=True)
-    stamp.write_text(wanted)
 
 
 def main() -> None:
@@ -44,7 +22,7 @@ def main() -> None:
     if not set(wanted) <= set(NAMES):
         sys.exit(f"{__doc__}\nenvironments are {' and '.join(NAMES)}")
     for name in wanted:
-        make_environment(name)
+        make_environment(ROOT / f".venv-peers-{name}", ROOT / f"requirements-peers-{name}.lock")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     python tools/run_tests.py cpp py oldest [--pytest arguments for pytest]
 
-`cpp`: GoogleTest; `py`: pytest; `oldest`: the transform's tests again, on the oldest JAX.
+`cpp`: GoogleTest; `py`: pytest; `oldest`: the transform's tests again, on the oldest JAX; `gpu`: small
+programs compiled for GPUs that are not there; `gpu-all`: large ones too.
 Where there is a CUDA toolkit `cpp` and `py` hold what needs one; `cuda` is that alone.
 Every suite runs even if another one fails. A target that does not build counts as a failed test.
 """
@@ -19,11 +20,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import bazel
+import gpu_programs
 import oldest_jax
 
 # Tests mostly trace and compile, on one core each: two processes take half the time of one. Each
 # costs a start of JAX and its memory, so there are not more than eight.
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
+SUITES = ("cpp", "py", "oldest", "cuda", "gpu", "gpu-all")
 # All about GPUs: kernels, handlers, the module, their tests, emulated and not.
 CUDA_TARGETS = (
     "//custom_calls/cuda/...",
@@ -33,6 +36,7 @@ CUDA_TARGETS = (
     "//benchmarks/gpu/...",
 )
 CUDA_PYTEST = "tests/ops/cuda_lowering_test.py"
+GPU_NEEDED = "programs compiled for GPUs, and gates on them"
 CUDA_NEEDED = "kernels compiled by nvcc, gates on their code, handlers and lowering for GPUs"
 
 
@@ -86,7 +90,8 @@ def _run_bazel(*arguments: str) -> Count:
 def run_py(arguments: list[str]) -> Count:
     """Runs pytest, doctests included."""
     total = Count() if bazel.cuda_left_out() else _place_cuda_module()
-    return total + _run_pytest([sys.executable, "-m", "pytest", *arguments], dict(os.environ))
+    command = [sys.executable, "-m", "pytest", f"--ignore={gpu_programs.TESTS}", *arguments]
+    return total + _run_pytest(command, dict(os.environ))
 
 
 def _place_cuda_module() -> Count:
@@ -113,6 +118,16 @@ def run_oldest() -> Count:
     return _run_pytest(oldest_jax.pytest_command(*oldest_jax.TESTS), oldest_jax.environment())
 
 
+def run_gpu(*arguments: str) -> Count:
+    """Compiles programs for GPUs in an environment of their own, where that can be made."""
+    print("Programs compiled for GPUs:", flush=True)
+    if reason := gpu_programs.left_out():
+        print(f"{reason}; left out: {GPU_NEEDED}", flush=True)
+        return Count(skipped=1)
+    command = [str(gpu_programs.PYTHON), "-m", "pytest", gpu_programs.TESTS, *arguments]
+    return _place_cuda_module() + _run_pytest(command, gpu_programs.environment())
+
+
 def _run_pytest(command: list[str], environment: dict[str, str]) -> Count:
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch, "pytest.xml")
@@ -132,11 +147,11 @@ def say_what_is_left_out() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("suites", nargs="+", choices=["cpp", "py", "oldest", "cuda"])
+    parser.add_argument("suites", nargs="+", choices=SUITES)
     parser.add_argument("--configs", nargs="+", default=[None], help="of Bazel, for the C++ tests")
     parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="pytest arguments")
     arguments = parser.parse_args()
-    if arguments.configs == [None] and arguments.suites != ["oldest"]:
+    if arguments.configs == [None] and not set(arguments.suites) <= {"oldest", "gpu", "gpu-all"}:
         say_what_is_left_out()
     total = Count()
     if "cuda" in arguments.suites:
@@ -147,6 +162,10 @@ def main() -> None:
         total += run_py(arguments.pytest)
     if "oldest" in arguments.suites:
         total += run_oldest()
+    if "gpu" in arguments.suites:
+        total += run_gpu("-m", "not slow")
+    if "gpu-all" in arguments.suites:
+        total += run_gpu(*arguments.pytest)
     sys.stderr.flush()
     if total.skipped:
         print(f"{total.skipped} skipped")

@@ -23,33 +23,8 @@ import jax
 import jax.numpy as jnp
 
 import bk_jax
+from benchmarks.gpu.printed import MODELS, PRINTED
 from benchmarks.steps import step_models
-
-# Largest batch and examples per second in the paper's table "GPT max throughput".
-PRINTED = {
-    "gpt2": {"auto": (149, 316), "none": (157, 393), "ghost_clip": (156, 242), "opacus": (43, 139)},
-    "gpt2-medium": {
-        "auto": (69, 141),
-        "none": (70, 172),
-        "ghost_clip": (70, 104),
-        "opacus": (15, 49),
-    },
-    "gpt2-large": {"auto": (29, 70), "none": (29, 85), "ghost_clip": (29, 50), "opacus": (5, 16)},
-    "roberta-large": {
-        "auto": (41, 86),
-        "none": (51, 114),
-        "ghost_clip": (48, 64),
-        "opacus": (16, 50),
-    },
-    "beit-large": {"auto": (96, 127), "none": (98, 169), "ghost_clip": (95, 93), "opacus": (5, 3)},
-}
-TASKS: dict[str, Callable[[int], step_models.Task]] = {
-    "gpt2": lambda batch: step_models.make("gpt2", batch=batch, length=100),
-    "gpt2-medium": lambda batch: step_models.make("gpt2_medium", batch=batch, length=100),
-    "gpt2-large": lambda batch: step_models.make("gpt2_large", batch=batch, length=100),
-    "roberta-large": lambda batch: step_models.make("roberta_large", batch=batch, length=256),
-    "beit-large": lambda batch: step_models.make("beit_large", batch=batch),
-}
 
 
 class Result(NamedTuple):
@@ -80,7 +55,8 @@ def lower(task: step_models.Task, method: str, params: Any, numbers: Numbers) ->
 
 def seconds(model: str, method: str, batch: int, numbers: Numbers, repeats: int) -> float | None:
     """The median time of a step, or nothing if memory does not suffice."""
-    task = TASKS[model](batch)
+    name, sizes = MODELS[model]
+    task = step_models.make(name, batch=batch, **sizes)
     params = jax.tree.map(lambda x: jnp.asarray(x, numbers.dtype), task.params)
     try:
         step = lower(task, method, params, numbers).compile()
@@ -127,7 +103,7 @@ def print_model(model: str, numbers: Numbers) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--dtype", default="float32", help="of parameters and activations")
     parser.add_argument(
         "--precision",

@@ -32,6 +32,17 @@ jaxpr_as_fun = jex_core.jaxpr_as_fun
 define_prng_impl = jex_random.define_prng_impl
 
 
+def mesh_device() -> Any:
+    """The `platform` and `device_kind` of the devices of `jax.set_mesh`; None if JAX does not say."""
+    device = getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
+    return device if hasattr(device, "platform") else None
+
+
+def default_device() -> Any:
+    """What `jax.default_device` was told: a device, the name of a platform, or None."""
+    return jax.config.jax_default_device  # type: ignore[attr-defined]
+
+
 def _primitive(name: str) -> Any:
     """A primitive that the stable list lacks, from where it is defined; `None` if JAX has none."""
     from jax._src import ad_checkpoint, callback, custom_batching, ffi, shard_map

@@ -12,6 +12,7 @@ import jax
 from bk_jax import validate
 from bk_jax.clip import ClippingFunction
 from bk_jax.grad_fn import ClippedSums, DPValueAndGrad
+from bk_jax.planning.devices import check_device
 from bk_jax.planning.methods import get_method
 from bk_jax.program.trace import Signature
 from bk_jax.summing.stats import Stats
@@ -38,6 +39,7 @@ def dp_value_and_grad(
     memory_limit: int | float | None = None,
     return_stats: bool = False,
     dtype: Any = None,
+    device: str | None = None,
 ) -> DPValueAndGrad:
     """Like `jax.value_and_grad`, with every example's gradient clipped and noise added to the sum.
 
@@ -93,6 +95,9 @@ def dp_value_and_grad(
         by compiling a step of each size that is tried. Without it, time is what counts.
       return_stats: whether to return `Stats` as a last element.
       dtype: dtype of the returned gradient; default: that of the parameter.
+      device: what routes are chosen for: `"cpu"`, or a GPU such as `"A100"`, `"H100"`, `"B200"`. By
+        default the devices of `jax.set_mesh`, `jax.default_device` or JAX's own; name it to trace
+        ahead for another one. It changes times, never results.
 
     Returns:
       A function `grad_fn(*args, key=None, is_padding_example=None, **kwargs)` that returns
@@ -128,6 +133,7 @@ def dp_value_and_grad(
     validate.microbatch_size(microbatch_size)
     validate.memory_limit(memory_limit, microbatch_size)
     validate.gradient_dtype(dtype)
+    check_device(device)
     clip_norms = jax.tree_util.tree_leaves(l2_clip_norm)
     validate.clip_norms(clip_norms, clipping)
     validate.noise(noise_multiplier, clip_norms)
@@ -145,6 +151,7 @@ def dp_value_and_grad(
         memory_limit=memory_limit,
         return_stats=return_stats,
         dtype=dtype,
+        device=device,
     )
     functools.update_wrapper(grad_fn, loss_fn, updated=())
     return grad_fn

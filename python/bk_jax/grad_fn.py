@@ -20,6 +20,7 @@ from bk_jax.planning.methods import Method
 from bk_jax.planning.plan import Plan, make_plan
 from bk_jax.planning.routes import force_routes
 from bk_jax.planning.seconds import predict
+from bk_jax.planning.target import planning_rates
 from bk_jax.planning.work import count_work
 from bk_jax.program.backward import Backward
 from bk_jax.program.batching import Batching
@@ -73,6 +74,7 @@ class DPValueAndGrad:
     memory_limit: int | float | None
     return_stats: bool
     dtype: Any
+    device: str | None = None
     fitting: dict[Any, int] = dataclasses.field(default_factory=dict, repr=False)
 
     def __call__(
@@ -154,7 +156,8 @@ class DPValueAndGrad:
         traced = trace_call(self.loss_fn, self.signature, call)
         found = find_sites(traced.jaxpr, traced.num_leaves)
         forced = force_routes(self.routes, traced.leaves)
-        return traced, make_plan(found, traced.leaves, clipping.groups, self.method, forced)
+        rates = planning_rates(self.device)
+        return traced, make_plan(found, traced.leaves, clipping.groups, self.method, forced, rates)
 
     def _goes_back_twice(self, traced: Traced) -> bool:
         """Whether the sum comes from a second back-propagation, as the method wants."""
@@ -254,7 +257,7 @@ class DPValueAndGrad:
         batched = functools.partial(backward.batched, batching)
         jaxpr, _ = _compat.trace(batched, arrays, call.examples)
         groups = len(jax.tree_util.tree_leaves(self.l2_clip_norm))
-        rates = current_rates()
+        rates = current_rates(self.device)
         prediction = predict(
             count_work(jaxpr), plan, traced.leaves, call.size, rates,
             has_noise=validate.concrete(self.noise_multiplier, "noise_multiplier") != 0.0,

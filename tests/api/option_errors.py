@@ -89,6 +89,12 @@ OPTION_ERRORS = {
         "memory_limit=0.5 chooses microbatch_size, and microbatch_size=2 is given.",
         make(memory_limit=0.5, microbatch_size=2),
     ),
+    "a device that is not known": (
+        ValueError,
+        'device must be "cpu", a GPU ("A100-SXM4-80GB", "A100", "H100", "B200", alone or within a '
+        "longer name), or None for the one that the program is compiled for, got 'abacus'.",
+        make(device="abacus"),
+    ),
     "microbatch of zero": (
         ValueError,
         'microbatch_size must be a whole number of at least 1, "auto" (the largest that memory_limit '

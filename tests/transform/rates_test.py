@@ -165,13 +165,14 @@ def test_rates_of_gpus_are_nominal(gpu, monkeypatch):
 
 def test_an_unknown_gpu_is_named():
     assert nominal_rates("Tesla T4").source == (
-        "nominal for an A100 GPU, in place of 'Tesla T4', not measured"
+        "nominal for an A100 GPU, in place of 'Tesla T4', computed, not measured"
     )
 
 
 @pytest.mark.parametrize("rates", [AVX2, AVX512, nominal_rates("H100")])
 def test_every_rate_is_positive(rates):
-    assert from_json(dataclasses.asdict(rates)) == dataclasses.replace(rates, is_measured=True)
+    expected = dataclasses.replace(rates, is_measured=True, device=None)
+    assert from_json(dataclasses.asdict(rates)) == expected
     assert {name for name in names() if isinstance(getattr(rates, name), tuple)} == set(TABLES)
 
 

@@ -188,7 +188,9 @@ def kernel_seconds(**rates):
         return jnp.sum(jnp.tanh(y))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bk_jax.grad_fn.current_rates", lambda: dataclasses.replace(SLOW, **rates))
+        patch.setattr(
+            "bk_jax.grad_fn.current_rates", lambda device: dataclasses.replace(SLOW, **rates)
+        )
         grad_fn = bk_jax.clipped_value_and_grad(loss, routes={"*": rates.pop("route", "fused")})
         found = grad_fn.explain(floats(3, 3, 16, 16), floats(4, 14, 14, 16))
     return found.plain_seconds, found.private_seconds

@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.steps.step_models.beit import beit
 from benchmarks.steps.step_models.convolutional import resnet18, resnet50, vgg11
+from benchmarks.steps.step_models.llama import llama
 from benchmarks.steps.step_models.parts import Task, Weights
 from benchmarks.steps.step_models.perceptrons import mlp
 from benchmarks.steps.step_models.transformers import gpt2, roberta, vit
@@ -34,6 +35,7 @@ MODELS: dict[str, Callable[..., Task]] = {
     "vit": vit,
     "vit_large": partial(vit, depth=24, d=1024),
     "beit_large": beit,
+    "llama": llama,
     "resnet18": resnet18,
     "resnet50": resnet50,
     "vgg11": vgg11,

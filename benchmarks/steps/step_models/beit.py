@@ -46,10 +46,10 @@ def _block_params(w: Weights, d: int, side: int) -> Params:
 
 def _attention(p: Params, x: jax.Array, heads: int, index: np.ndarray) -> jax.Array:
     batch, length, d = x.shape
-    bias = jnp.concatenate([p["query_bias"], jnp.zeros(d), p["value_bias"]])
+    bias = jnp.concatenate([p["query_bias"], jnp.zeros_like(p["query_bias"]), p["value_bias"]])
     split = (matmul(x, p["qkv"]) + bias).reshape(batch, length, 3, heads, d // heads)
     q, k, v = (split[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
-    scores = q @ k.swapaxes(-1, -2) / np.float32((d // heads) ** 0.5)
+    scores = q @ k.swapaxes(-1, -2) / (d // heads) ** 0.5
     scores = scores + p["relative"][index].transpose(2, 0, 1)
     mixed = (jax.nn.softmax(scores, -1) @ v).transpose(0, 2, 1, 3)
     return dense(p["out"], mixed.reshape(batch, length, d))

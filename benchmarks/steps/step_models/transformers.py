@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from benchmarks.steps.step_models.parts import (
     Params,
@@ -31,7 +30,7 @@ def _attention(p: Params, x: jax.Array, heads: int, mask: jax.Array | None) -> j
     batch, length, d = x.shape
     split = dense(p["qkv"], x).reshape(batch, length, 3, heads, d // heads)
     q, k, v = (split[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
-    scores = q @ k.swapaxes(-1, -2) / np.float32((d // heads) ** 0.5)
+    scores = q @ k.swapaxes(-1, -2) / (d // heads) ** 0.5
     if mask is not None:
         scores = jnp.where(mask, scores, -1e9)
     mixed = (jax.nn.softmax(scores, -1) @ v).transpose(0, 2, 1, 3)

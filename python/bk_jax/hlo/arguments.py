@@ -19,8 +19,6 @@ from bk_jax.hlo.model import Instruction, Module, Shape
 from bk_jax.hlo.origins import origin
 from bk_jax.hlo.stacks import layers_of
 
-PRODUCTS = ("dot", "convolution")
-
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
@@ -52,7 +50,7 @@ class Arguments:
         If so, it is a sum of gradients: one for each example would be larger. A stack of layers is
         excluded, since one layer's gradient for each example can be as large as the stack.
         """
-        axes = _axes(instruction.shape)
+        axes = _axes(instruction.result)
         own = [w for w in self.whole if w.name in self.weights and _axes(w.shape) == axes]
         layers = layers_of(module, instruction)
         return any(_is_named(weight, layer) for weight in own for layer in layers)
@@ -111,7 +109,7 @@ def _unboxed(name: str) -> str:
 
 
 def _whole(module: Module) -> Iterator[Instruction]:
-    products = [i for i in module if i.opcode in PRODUCTS]
+    products = [i for i in module if i.product]
     read = [module.by_name[name] for product in products for name in product.operands]
     sources = {origin(module, value, parts=False).name for value in read}
     yield from (a for a in module.parameters if a.name in sources)

@@ -11,9 +11,10 @@ import dataclasses
 import functools
 import math
 import re
+from collections.abc import Sequence
 
 from bk_jax.hlo.calls_cost import call_flops
-from bk_jax.hlo.model import Computation, Instruction, Module, remember
+from bk_jax.hlo.model import Computation, Instruction, Module, Shape, remember
 
 MOVEMENT = frozenset({
     "copy", "transpose", "convert", "broadcast", "reshape", "pad", "concatenate", "slice",
@@ -125,11 +126,11 @@ def flops(module: Module, instruction: Instruction) -> int:
         return 0
     if opcode == "fusion":
         return sum([_flops_inside(module, name) for name in instruction.called])
+    if instruction.product:
+        return _product_flops(module, instruction)
     if opcode == "custom-call":
         shapes = module.operand_shapes(instruction)
         return call_flops(instruction, shapes) if instruction.is_bk_call else 0
-    if opcode in ("dot", "convolution"):
-        return _product_flops(module, instruction)
     if opcode in REDUCTIONS:
         return sum(shape.size for shape in module.operand_shapes(instruction))
     return instruction.shape.size
@@ -143,11 +144,20 @@ def _flops_inside(module: Module, computation: str) -> int:
 
 def _product_flops(module: Module, instruction: Instruction) -> int:
     shapes = module.operand_shapes(instruction)
-    if instruction.opcode == "dot":
+    if instruction.product == "dot":
         depth = math.prod(shapes[0].dims[axis] for axis in instruction.contracted)
-        return 2 * instruction.shape.size * depth
-    kernel = shapes[1].dims
-    return 2 * instruction.shape.size * math.prod(kernel) // max(kernel[instruction.features], 1)
+        return 2 * instruction.result.size * depth
+    made, kernel = _convolved(instruction, shapes)
+    return 2 * made.size * kernel.size // max(kernel.dims[instruction.features], 1)
+
+
+def _convolved(instruction: Instruction, shapes: Sequence[Shape]) -> tuple[Shape, Shape]:
+    """What the forward convolution makes, and its kernel: cuDNN's gradients are named after it."""
+    if instruction.target.startswith("__cudnn$convBackwardInput"):
+        return shapes[0], shapes[1]
+    if instruction.target.startswith("__cudnn$convBackwardFilter"):
+        return shapes[1], instruction.result
+    return instruction.result, shapes[1]
 
 
 def kind_of(module: Module, instruction: Instruction) -> str:
@@ -156,7 +166,7 @@ def kind_of(module: Module, instruction: Instruction) -> str:
     if opcode == "fusion":
         return _kind_of_fusion(module, instruction)
     if opcode == "custom-call":
-        return "bk call" if instruction.is_bk_call else "custom call"
+        return "bk call" if instruction.is_bk_call else instruction.product or "custom call"
     return _kind_of_opcode(opcode)
 
 

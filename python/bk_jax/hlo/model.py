@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 Result = TypeVar("Result")
 
+PRODUCTS = ("dot", "convolution")
+# Products that XLA:GPU leaves to a library, by how the call's target begins.
+LIBRARIES = {"__cublas$": "dot", "__cudnn$conv": "convolution"}
 BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
 
@@ -90,6 +93,21 @@ class Instruction(NamedTuple):
     def is_bk_call(self) -> bool:
         """Whether it is one of our custom calls."""
         return self.opcode == "custom-call" and self.target.startswith("bk_")
+
+    @property
+    def product(self) -> str:
+        """`"dot"` or `"convolution"`, by XLA itself or by cuBLAS or cuDNN; `""` for anything else."""
+        if self.opcode in PRODUCTS:
+            return self.opcode
+        if self.opcode != "custom-call" or not self.target.startswith("__cu"):
+            return ""
+        return next((kind for name, kind in LIBRARIES.items() if self.target.startswith(name)), "")
+
+    @property
+    def result(self) -> Shape:
+        """What it computes: a library's product comes with its workspace."""
+        is_pair = self.opcode == "custom-call" and self.shape.parts and self.product
+        return self.shape.parts[0] if is_pair else self.shape
 
     @property
     def attributes(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -81,17 +82,19 @@ def _instruction(
 ) -> Instruction:
     name, operands, called = own[found.id], found.operands, found.called
     op_name, source = origin(found.metadata)
-    contracted, batched = _dot(found.dot)
+    target, config = _same_text(found.target), _config(found.config)
+    is_gemm = target.startswith("__cublas$")
+    contracted, batched = _gemm(config) if is_gemm else _dot(found.dot)
     return Instruction(
         name,
         _same_text(found.opcode),
         _shape(found.shape),
         _look_up(own, operands, name) if operands else (),
         _look_up(functions, called, name) if called else (),
-        _same_text(found.target),
+        target,
         op_name,
         source,
-        _config(found.config),
+        config,
         found.parameter or found.element,
         contracted,
         batched,
@@ -146,6 +149,15 @@ def _dot(data: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Contracted and batched axes of the first operand."""
     found = schema.parse("Dot", data)
     return tuple(found.contracted), tuple(found.batched)
+
+
+@functools.lru_cache(4096)
+def _gemm(config: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The same for a product that cuBLAS computes, from the call's configuration."""
+    found = (re.search(rf'"lhs_{kind}_dimensions":\[([\d", ]{{0,99}})\]', config)
+             for kind in ("contracting", "batch"))  # fmt: skip
+    contracted, batched = (re.findall(r"\d{1,3}", match[1]) if match else [] for match in found)
+    return tuple(map(int, contracted)), tuple(map(int, batched))
 
 
 @functools.lru_cache(1024)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from bk_jax.hlo import cost
-from bk_jax.hlo.arguments import PRODUCTS, long_axes
+from bk_jax.hlo.arguments import long_axes
 from bk_jax.hlo.calls import find_calls
 from bk_jax.hlo.context import Context, Finding
 from bk_jax.hlo.model import Instruction, Shape
@@ -61,19 +61,19 @@ def _per_sample(context: Context, instruction: Instruction) -> Shape | None:
     examples = context.batch_size
     if not examples or not _may_be_per_sample(context, instruction):
         return None
-    dims = sorted(long_axes(instruction.shape.dims))
+    dims = sorted(long_axes(instruction.result.dims))
     for sizes in context.arguments.sizes:
         if dims in (sorted([examples, *sizes]), sorted([*sizes[:-1], examples * sizes[-1]])):
-            return instruction.shape
+            return instruction.result
     return None
 
 
 def _may_be_per_sample(context: Context, product: Instruction) -> bool:
     """Whether both operands may hold examples: a gradient comes from activations and cotangents."""
-    if product.opcode == "dot":
+    if product.product == "dot":
         both = bool(product.batched)
     else:
-        both = product.opcode == "convolution" and not _reads_weight(context, product)
+        both = product.product == "convolution" and not _reads_weight(context, product)
     return both and not context.arguments.is_own_gradient(context.module, product)
 
 
@@ -89,21 +89,21 @@ def weight_gradient_dots(context: Context) -> Iterator[Finding]:
             continue
         flops = cost.flops(context.module, instruction)
         yield _finding(
-            context, "weight-gradient-dot", "error", instruction, instruction.shape.nbytes,
-            f"{instruction.opcode} {instruction.name} makes the weight gradient {instruction.shape}, "
+            context, "weight-gradient-dot", "error", instruction, instruction.result.nbytes,
+            f"{instruction.product} {instruction.name} makes the weight gradient {instruction.result}, "
             f"{si(flops, 'flop')}, beside our calls: {_stack(context, instruction)}",
         )  # fmt: skip
 
 
 def _is_weight_gradient(context: Context, product: Instruction, examples: int) -> bool:
     arguments = context.arguments
-    if product.opcode not in PRODUCTS or not arguments.is_weight_shaped(product.shape):
+    if not product.product or not arguments.is_weight_shaped(product.result):
         return False
     if not any(map(_is_backward, name_stacks(context.module, product))):
         return False
     left = context.module.by_name[product.operands[0]].shape
     depth = math.prod(left.dims[axis] for axis in product.contracted)
-    sums_examples = product.opcode == "convolution" or depth % examples == 0
+    sums_examples = product.product == "convolution" or depth % examples == 0
     return sums_examples and not _reads_weight(context, product)
 
 

@@ -21,7 +21,8 @@ def verify(module: Module) -> None:
         if not computation.root:
             raise HloError(f"computation {computation.name} has no root.")
         for instruction in computation.instructions:
-            if instruction.opcode in _OPERANDS and not _fits(module, instruction):
+            kind = instruction.product or instruction.opcode
+            if kind in _OPERANDS and not _fits(module, instruction, kind):
                 name = f"{instruction.name} ({instruction.opcode})"
                 raise HloError(f"{name} does not fit its operands.")
 
@@ -42,12 +43,12 @@ def _verify_nesting(module: Module) -> None:
         depths[computation.name] = depth + 1
 
 
-def _fits(module: Module, instruction: Instruction) -> bool:
-    if len(instruction.operands) < _OPERANDS[instruction.opcode]:
+def _fits(module: Module, instruction: Instruction, kind: str) -> bool:
+    if len(instruction.operands) < _OPERANDS[kind]:
         return False
-    if instruction.opcode not in ("dot", "convolution"):
+    if kind not in ("dot", "convolution"):
         return True
     shapes = module.operand_shapes(instruction)
-    if instruction.opcode == "convolution":
+    if kind == "convolution":
         return 0 <= instruction.features < len(shapes[1].dims)
     return all(0 <= axis < len(shapes[0].dims) for axis in instruction.contracted)

@@ -19,7 +19,6 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bk_jax.hlo.arguments import PRODUCTS
 from bk_jax.hlo.loading import load
 from bk_jax.hlo.model import Instruction, Module
 from bk_jax.hlo.stacks import last_scope
@@ -74,7 +73,7 @@ def _named(module: Module, instruction: Instruction, known: Container[str]) -> t
     scope = last_scope(telling.op_name)
     if scope is None:
         return ()
-    if scope.step == "keep" and not (telling.is_bk_call or telling.opcode in PRODUCTS):
+    if scope.step == "keep" and not (telling.is_bk_call or telling.product):
         return ()
     paths = (scope.inside,) if scope.inside in known else tuple(scope.inside.split(","))
     return tuple(dict.fromkeys(paths)) if all(path in known for path in paths) else ()
@@ -85,7 +84,7 @@ def _telling(module: Module, instruction: Instruction) -> Instruction:
     if instruction.opcode != "fusion":
         return instruction
     inside = (i for name in instruction.called for i in module.computations[name].instructions)
-    return next((i for i in inside if i.opcode in PRODUCTS), instruction)
+    return next((i for i in inside if i.product), instruction)
 
 
 EVERYTHING = -1

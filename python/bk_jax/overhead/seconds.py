@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bk_jax.hlo import cost, stacks
-from bk_jax.hlo.arguments import PRODUCTS
-from bk_jax.hlo.model import Instruction, Module
+from bk_jax.hlo.model import PRODUCTS, Instruction, Module
 
 HOLDING = frozenset({"while", "call", "conditional"})  # their work is that of what they call
 WINDOW = "bk_tax:"

@@ -5,6 +5,8 @@ The rates of CPUs are of two cores.
 
 from __future__ import annotations
 
+from bk_jax.planning.device_seconds import SHARE
+from bk_jax.planning.devices import DEVICES, find_device
 from bk_jax.planning.rates import Rates
 
 # Products, ghost norms, direct norms, memory (weighted sums of 128 MB) and noise: docs/performance.md,
@@ -57,46 +59,35 @@ AVX512 = Rates(
     operation=1.2e-6,
 )
 
-# Dense peaks in flop/s (TF32, bfloat16) and bytes/s, from NVIDIA's data sheets of the SXM modules:
-# A100 80 GB, H100, and B200 (an eighth of HGX B200's, half of the sparse numbers).
-DATA_SHEETS = {
-    "A100": (156e12, 312e12, 2.0e12),
-    "H100": (495e12, 989e12, 3.35e12),
-    "B200": (1.1e15, 2.25e15, 8.0e12),
-}
-EFFICIENCY = 0.6  # of the peak, in products: an assumption
-OUR_EFFICIENCY = 0.4  # the same for our calls: an assumption
-MEMORY_EFFICIENCY = 0.8  # an assumption
-
 
 def nominal_rates(device: str) -> Rates:
-    """From the data sheet of a GPU: never measured.
+    """From the data sheet of a GPU: never measured. An unknown one counts as an A100 with 40 GB.
 
     >>> nominal_rates("NVIDIA H100 80GB HBM3").source
-    'nominal for an H100 GPU, not measured'
+    'nominal for an H100 GPU, computed, not measured'
     """
-    known = next((name for name in DATA_SHEETS if name in device), None)
-    tf32, bf16, memory = DATA_SHEETS[known or "A100"]
-    product, ours, moved = EFFICIENCY * tf32, OUR_EFFICIENCY * tf32, MEMORY_EFFICIENCY * memory
-    name = f"an {known} GPU" if known in ("A100", "H100") else f"a {known} GPU"
-    of = name if known else f"an A100 GPU, in place of {device!r}"
+    known = find_device(device)
+    one = known or DEVICES[1]
+    product, moved = SHARE * one.tf32, SHARE * one.memory
+    instead = "" if known else f", in place of {device!r}"
     return Rates(
-        source=f"nominal for {of}, not measured",
+        source=f"nominal for {one.named()}{instead}, computed, not measured",
+        device=one,
         product=product,
-        product_16=EFFICIENCY * bf16,
+        product_16=SHARE * one.bf16,
         batched_product=product / 2,
         weight_gradient=((1, product),),
         convolution=((1, product),),
         kernel_gradient=((1, product),),
-        clipped_gemm=((1, ours),),
-        direct_norm=((1, ours),),
-        ghost_norm=((16, ours / 4), (100, ours / 2), (256, ours)),
-        conv_sum=((1, ours),),
-        conv_norm=((1, ours),),
-        pixel_gram=ours,
+        clipped_gemm=((1, product),),
+        direct_norm=((1, product),),
+        ghost_norm=((1, product),),
+        conv_sum=((1, SHARE * one.fp32),),
+        conv_norm=((1, SHARE * one.fp32),),
+        pixel_gram=SHARE * one.fp32,
         memory=moved,
         transcendental=moved / 8,  # bound by memory: an element is read and written
         scatter=moved / 16,
         noise=moved / 16,
-        operation=4e-6,
+        operation=one.launch,
     )

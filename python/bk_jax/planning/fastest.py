@@ -1,17 +1,15 @@
 """Fastest: the route of a layer that takes the least time in the memory that book-keeping takes.
 
 The predictions are those of shipped rates, never of a calibration, and of a batch of fixed size: all
-processes of a run, whatever their machines, must choose alike.
+processes of a run, whatever their machines, must choose alike. `target` says which rates those are.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-import jax
-
 from bk_jax.planning.cost import LayerCost
-from bk_jax.planning.default_rates import AVX512, nominal_rates
+from bk_jax.planning.default_rates import AVX512
 from bk_jax.planning.layer_seconds import plain_seconds, route_seconds
 from bk_jax.planning.rates import Rates
 
@@ -30,7 +28,7 @@ class Choice:
     why: str
 
 
-def fastest_route(cost: LayerCost) -> Choice:
+def fastest_route(cost: LayerCost, rates: Rates = AVX512) -> Choice:
     """The route with the least predicted time among those that there is memory for.
 
     >>> fastest_route(LayerCost(1, 100, 768, 768)).route
@@ -38,7 +36,6 @@ def fastest_route(cost: LayerCost) -> Choice:
     >>> fastest_route(LayerCost(1, 1000, 768, 768)).route
     'store'
     """
-    rates = _rates()
     seconds = {route: route_seconds(cost, route, BATCH_SIZE, rates) for route in SUMMED}
     fits = cost.extra_bytes("store") <= SPARE * cost.kept_bytes
     possible = [route for route in SUMMED if fits or route != "store"]
@@ -48,7 +45,3 @@ def fastest_route(cost: LayerCost) -> Choice:
     times = ", ".join(f"{route} {seconds[route] / plain:.2f}" for route in order[:2])
     too_large = "" if seconds["store"] >= seconds[chosen] else "; too large to store"
     return Choice(chosen, f"{times} x plain{too_large}")
-
-
-def _rates() -> Rates:
-    return nominal_rates("A100") if jax.default_backend() == "gpu" else AVX512

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bk_jax.planning import device_seconds
 from bk_jax.planning.cost import LayerCost
 from bk_jax.planning.rates import Rates, Table, rate_at
 
@@ -16,6 +17,8 @@ def limited(seconds: float, nbytes: float, rates: Rates) -> float:
 
 def plain_seconds(cost: LayerCost, batch_size: int, rates: Rates) -> float:
     """XLA's gradient of the weight, summed over the batch."""
+    if rates.device is not None:
+        return device_seconds.plain_seconds(cost, batch_size, rates.device)
     nbytes = batch_size * cost.kept_bytes + cost.stored_bytes
     return _product(cost, "plain", batch_size, nbytes, rates)
 
@@ -24,6 +27,10 @@ def route_seconds(
     cost: LayerCost, route: str, batch_size: int, rates: Rates, *, shares_gram: bool = False
 ) -> float:
     """Norms and clipped sum; with `shares_gram` another layer made the activations' Gram matrix."""
+    if rates.device is not None:
+        return device_seconds.route_seconds(
+            cost, route, batch_size, rates.device, shares_gram=shares_gram
+        )
     kept, stored = batch_size * cost.kept_bytes, cost.stored_bytes
     if route == "store":
         each = _product(cost, "each", batch_size, kept + batch_size * stored, rates)

@@ -14,12 +14,12 @@ import re
 import tempfile
 from pathlib import Path
 
-import jax
 import jaxlib.version
 
 from bk_jax import _native
 from bk_jax.planning.default_rates import AVX2, AVX512, nominal_rates
 from bk_jax.planning.rates import Rates, from_json
+from bk_jax.planning.target import gpu_kind
 
 
 def cpu_name() -> str:
@@ -49,14 +49,16 @@ def path() -> Path:
     return Path(cache) / "bk_jax" / f"rates_{name}.json"
 
 
-def current_rates() -> Rates:
+def current_rates(device: str | None = None) -> Rates:
     """Those that `bk_jax.calibrate` stored, or defaults. Never raises.
+
+    `device` is what the caller plans for, see `target`.
 
     >>> current_rates().product > 0
     True
     """
-    if jax.default_backend() == "gpu":
-        return nominal_rates(jax.devices()[0].device_kind)
+    if (kind := gpu_kind(device)) is not None:
+        return nominal_rates(kind)
     default = _default_rates()
     try:
         return from_json(json.loads(path().read_text()))

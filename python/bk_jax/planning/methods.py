@@ -24,15 +24,21 @@ linear: a loss that contains one keeps the book in every method.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from typing import Protocol
 
 from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.default_rates import AVX512
 from bk_jax.planning.fastest import Choice, fastest_route
+from bk_jax.planning.rates import Rates
 
 ROUTES = ("ghost", "fused", "store", "sparse", "leaf")
 
 
-Chooser = Callable[[LayerCost], Choice]
+class Chooser(Protocol):
+    """How a method chooses."""
+
+    def __call__(self, cost: LayerCost, rates: Rates = ..., /) -> Choice:
+        """The route of a layer by its sizes, and by what a device does in a second."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +54,14 @@ class Method:
 
 
 def _always(route: str) -> Chooser:
-    return lambda cost: Choice(route, "chosen by the method")
+    def choose(cost: LayerCost, rates: Rates = AVX512) -> Choice:
+        return Choice(route, "chosen by the method")
+
+    return choose
 
 
 def _paper_rule(otherwise: str) -> Chooser:
-    def choose(cost: LayerCost) -> Choice:
+    def choose(cost: LayerCost, rates: Rates = AVX512) -> Choice:
         small = 2 * cost.t**2 < cost.p * cost.d
         comparison = f"2 T^2 = {2 * cost.t**2} {'<' if small else '>='} p d = {cost.p * cost.d}"
         return Choice("ghost" if small else otherwise, comparison)

@@ -21,8 +21,10 @@ import numpy as np
 
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.planning.cost import LayerCost, pixel_gram_d
+from bk_jax.planning.default_rates import AVX512
 from bk_jax.planning.fastest import Choice
 from bk_jax.planning.methods import Method
+from bk_jax.planning.rates import Rates
 from bk_jax.planning.routes import ForcedRoutes
 from bk_jax.program.sites import Path, Site, Sites
 from bk_jax.program.trace import Leaf
@@ -70,8 +72,9 @@ def make_plan(
     groups: Sequence[int],
     method: Method,
     forced: ForcedRoutes,
+    rates: Rates = AVX512,
 ) -> Plan:
-    """Decides for every leaf; raises if one would be left out."""
+    """Decides for every leaf, by shipped rates; raises if one would be left out."""
     used = set(found.opaque) | {leaf for site in found.sites for leaf in site.leaves}
     candidates = _overlapping(found.sites, leaves)
     tapped = _opaque_leaves(found, candidates, leaves, groups)
@@ -81,7 +84,7 @@ def make_plan(
         if forced.route(leaf) == "leaf":
             tapped.setdefault(leaf, "asked for")
     candidates = _without(candidates, tapped)
-    blocks = tuple(_make_block(sites, method, forced) for sites in candidates)
+    blocks = tuple(_make_block(sites, method, forced, rates) for sites in candidates)
     unused = tuple(i for i in range(len(leaves)) if i not in used)
     calls = _norm_calls(blocks, groups, method.share_activations)
     plan = Plan(blocks, dict(sorted(tapped.items())), unused, calls)
@@ -220,11 +223,12 @@ def _without(candidates: list[list[Site]], tapped: dict[int, str]) -> list[list[
     return [sites for number, sites in enumerate(candidates) if number not in dropped]
 
 
-def _make_block(sites: Sequence[Site], method: Method, forced: ForcedRoutes) -> Block:
+def _make_block(sites: Sequence[Site], method: Method, forced: ForcedRoutes, rates: Rates) -> Block:
     kind, cost = _kind(sites), _cost(sites)
     leaves = _leaves(sites)
     asked = forced.for_block(leaves, kind)
-    choice = Choice("sparse", "rows are looked up") if kind == "lookup" else method.choose(cost)
+    is_lookup = kind == "lookup"
+    choice = Choice("sparse", "rows are looked up") if is_lookup else method.choose(cost, rates)
     if kind == "tied" and choice.route == "fused":
         choice = Choice("ghost", "tied with a lookup")
     if asked:

@@ -10,6 +10,8 @@ import dataclasses
 import math
 from typing import Any
 
+from bk_jax.planning.devices import Device
+
 Table = tuple[tuple[int, float], ...]
 TABLES = (
     "weight_gradient", "convolution", "kernel_gradient", "clipped_gemm", "direct_norm", "ghost_norm",
@@ -43,6 +45,7 @@ class Rates:
       noise: normal numbers added to an array.
       operation: seconds to start one operation.
       is_measured: whether they were measured on this machine.
+      device: the GPU whose data sheet they follow, if any; it knows more about layers.
     """
 
     source: str
@@ -64,6 +67,7 @@ class Rates:
     noise: float
     operation: float
     is_measured: bool = False
+    device: Device | None = None
 
     def faster(self, factor: float, keep: tuple[str, ...] = ()) -> Rates:
         """All rates times `factor`, but for those in `keep`.
@@ -93,7 +97,7 @@ class Rates:
 
 def names() -> tuple[str, ...]:
     """Of all fields that are rates."""
-    others = ("source", "is_measured")
+    others = ("source", "is_measured", "device")
     return tuple(f.name for f in dataclasses.fields(Rates) if f.name not in others)
 
 

@@ -176,8 +176,8 @@ def partitioned(function: Local, rule: Rule, *operands: jax.Array) -> tuple[jax.
 
 
 def many_devices() -> bool:
-    """Whether arrays may be spread over devices at all."""
-    return jax.device_count() > 1
+    """Whether arrays may be spread over devices at all: those here, or those of `jax.set_mesh`."""
+    return jax.device_count() > 1 or jax.sharding.get_abstract_mesh().size > 1
 
 
 def is_cut() -> bool:

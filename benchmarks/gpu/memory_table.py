@@ -1,0 +1,144 @@
+"""The paper's table of largest batches, predicted: steps compiled for an A100 that is not there.
+
+    python tools/gpu_programs.py -m benchmarks.gpu.memory_table [--models gpt2] [--methods auto]
+
+The device that they are compiled for has more memory than any of them takes: XLA would otherwise compute
+parts of a step twice. Memory is then nearly a line in the batch: one compilation gives the line, one
+more at the answer shows that it fits. What is found goes to docs/gpu_memory.json at once, and is not
+compiled again. `benchmarks.gpu.memory_document` writes the tables of docs/gpu.md from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.gpu.printed import MODELS, PRINTED
+from benchmarks.gpu.programs import compile_step, make_mesh, missing
+from benchmarks.steps import step_models
+
+FILE = Path(__file__).resolve().parents[2] / "docs" / "gpu_memory.json"
+# The devices have 42.5 and 85 GB; the rest is for the driver, libraries and what lies between arrays.
+LIMITS = {"40": 40 * 10**9, "80": 80 * 10**9}
+TOLERANCE = 0.02
+GUESS = 1.8  # times the paper's batch, to begin with
+ENDLESS = 1 << 42  # bytes of memory
+ADAM_BYTES = 8  # two moments of a parameter, which live besides the step
+LENGTHS = (4096, 8192)
+Found = dict[str, Any]
+
+
+class Line(NamedTuple):
+    """Memory as a line in the batch."""
+
+    start: float
+    slope: float
+
+    def largest(self, limit: float) -> int:
+        """The largest batch below the limit.
+
+        >>> Line(100, 7).largest(1000)
+        128
+        """
+        return max(0, math.floor((limit - self.start) / self.slope))
+
+
+def line_through(known: dict[int, int], one: int, two: int) -> Line:
+    """Through two batches."""
+    slope = (known[two] - known[one]) / (two - one)
+    return Line(known[one] - slope * one, slope)
+
+
+def largest_batch(memory: Callable[[int], int], known: dict[int, int], limit: float) -> int:
+    """The largest batch that fits, compiled; `known` grows by what is compiled on the way.
+
+    The answer fills the memory up to `TOLERANCE`, or is too small by `TOLERANCE` at most: XLA places
+    arrays by rules of thumb, and memory is a line only nearly.
+    """
+    while True:
+        good = max((batch for batch in known if known[batch] <= limit), default=0)
+        bad = min((batch for batch in known if known[batch] > limit), default=math.inf)
+        is_full = known[good] >= (1 - TOLERANCE) * limit
+        if bad <= good or is_full or bad <= max(good + 1, (1 + TOLERANCE) * good):
+            return good
+        line = line_through(known, *((0, good) if bad == math.inf else (good, int(bad))))
+        batch = line.largest(limit)
+        if batch <= good:  # the line is bent
+            batch = good + 1 if bad == math.inf else (good + int(bad)) // 2
+        known[batch] = memory(batch)
+
+
+def examine(model: str, method: str, limit: str, before: Found) -> Found:
+    """The largest batch of one method; `before` is what is known of it from another limit."""
+    name, sizes = MODELS[model]
+    weights = _weights(step_models.make(name, abstract=True, batch=1, **sizes))
+
+    def memory(batch: int) -> int:
+        task = step_models.make(name, abstract=True, batch=batch, **sizes)
+        found = compile_step(
+            task, "plain" if method == "none" else method, make_mesh("a100", memory=ENDLESS)
+        )
+        print(f"{model} {method} B={batch}: {found.peak / 1e9:.2f} GB", flush=True)
+        return found.peak + ADAM_BYTES * weights
+
+    compiled = {int(batch): nbytes for batch, nbytes in before.get("bytes", {}).items()}
+    if not compiled:
+        first = round(GUESS * PRINTED[model][method].batch)
+        compiled[first] = memory(first)
+    known = {0: (4 + 4 + ADAM_BYTES) * weights, **compiled}  # parameters and gradients are left
+    batch = largest_batch(memory, known, LIMITS[limit])
+    written = {str(b): n for b, n in sorted(known.items()) if b}
+    return {"largest": {**before.get("largest", {}), limit: batch}, "bytes": written}
+
+
+def _weights(task: step_models.Task) -> int:
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(task.params))
+
+
+def examine_length(length: int, method: str) -> Found:
+    """Memory of one example of the model with 1.2 billion parameters, in bfloat16."""
+    task = step_models.make("llama", abstract=True, length=length)
+    name = "plain" if method == "none" else method
+    found = compile_step(task, name, make_mesh("a100", memory=ENDLESS), dtype=jnp.bfloat16)
+    squares = [i for i in found.module() for s in i.shape.arrays if s.dims.count(length) > 1]
+    print(f"llama T={length} {method}: {found.peak / 1e9:.2f} GB", flush=True)
+    return {"temporary": found.temporary, "peak": found.peak, "squares": len(squares)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--models", nargs="+", choices=[*PRINTED, "llama"], default=[*PRINTED, "llama"]
+    )
+    parser.add_argument("--methods", nargs="+", default=["none", "auto", "ghost_clip", "opacus"])
+    arguments = parser.parse_args()
+    if reason := missing():
+        print(f"memory_table: skipped, {reason}")
+        return
+    found = json.loads(FILE.read_text()) if FILE.exists() else {}
+    found.setdefault("versions", {})["jax"] = jax.__version__
+    for limit, model, method in itertools.product(LIMITS, arguments.models, arguments.methods):
+        if model == "llama":
+            _add_lengths(found, method)
+        elif limit not in (row := found.setdefault(model, {}).get(method, {})).get("largest", {}):
+            found[model][method] = examine(model, method, limit, row)
+        FILE.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _add_lengths(found: Found, method: str) -> None:
+    for length in LENGTHS:
+        row = found.setdefault(f"llama T={length}", {})
+        if method in ("none", "auto") and method not in row:
+            row[method] = examine_length(length, method)
+
+
+if __name__ == "__main__":
+    main()

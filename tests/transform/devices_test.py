@@ -1,0 +1,119 @@
+"""Plans for devices: routes change where their data sheets say, and for the device that is meant."""
+
+import types
+
+import jax
+import numpy as np
+import pytest
+
+import bk_jax
+from bk_jax import _compat
+from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.default_rates import AVX512, nominal_rates
+from bk_jax.planning.device_seconds import SHARE, padded, route_seconds
+from bk_jax.planning.devices import DEVICES, find_device
+from bk_jax.planning.fastest import fastest_route
+from bk_jax.planning.target import gpu_kind, planning_rates
+
+# Bytes of an element, width of a square layer that computes more than it reads, tokens.
+BREAK_EVEN = [("A100", 4, 448, 401), ("A100", 2, 768, 803), ("H100", 2, 1152, 1181)]
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize(("kind", "itemsize", "width", "tokens"), BREAK_EVEN)
+def test_gradients_are_stored_from_the_break_even_on(kind, itemsize, width, tokens):
+    assert round(find_device(kind).stored_pays(itemsize)) == tokens
+
+    def route(t):
+        cost = LayerCost(1, t, width, width, kept_itemsize=itemsize)
+        return fastest_route(cost, nominal_rates(kind)).route
+
+    assert route(tokens // 16 * 16 - 3) == "fused"
+    assert route(tokens + 20) == "store"
+    assert route(tokens // 4) == "ghost"
+
+
+def test_the_cpu_changes_elsewhere():
+    cost = LayerCost(1, 780, 768, 768)
+    assert fastest_route(cost, AVX512).route == "store"
+    assert fastest_route(LayerCost(1, 450, 768, 768), AVX512).route == "store"
+    assert fastest_route(LayerCost(1, 450, 768, 768), nominal_rates("A100")).route == "ghost"
+
+
+def test_tokens_cost_whole_tiles():
+    device = find_device("A100")
+
+    layers = [LayerCost(1, t, 4096, 4096) for t in (577, 600, 640)]  # ten tiles each way
+
+    def norm(cost):
+        both = [route_seconds(cost, route, 8, device) for route in ("ghost", "fused")]
+        each = 2 * 8 * padded(cost.t, 16) * 4096**2 / (SHARE * device.tf32) + device.launch
+        return both[0] - both[1] + each
+
+    assert norm(layers[0]) == pytest.approx(norm(layers[1]), rel=1e-9)
+    assert norm(layers[0]) == pytest.approx(norm(layers[2]), rel=1e-9)
+
+
+def test_a_shared_gram_matrix_is_computed_once():
+    cost = LayerCost(1, 512, 1024, 1024)
+    alone, shared = (
+        route_seconds(cost, "ghost", 64, DEVICES[0], shares_gram=shares) for shares in (False, True)
+    )
+    assert shared < alone
+
+
+def test_a_convolution_has_one_norm():
+    cost = LayerCost(1, 3136, 576, 64, kept_d=64, pixel_d=64)
+    ghost, fused = (route_seconds(cost, route, 8, DEVICES[0]) for route in ("ghost", "fused"))
+    assert ghost == fused
+
+
+# --- which device ---
+
+
+def test_the_caller_decides_first(monkeypatch):
+    monkeypatch.setattr(_compat, "mesh_device", lambda: types.SimpleNamespace(platform="cpu"))
+    assert gpu_kind("H100") == "H100"
+    assert gpu_kind("cpu") is None
+    assert planning_rates("H100").device == find_device(H100)
+    assert planning_rates("cpu") is AVX512
+
+
+@pytest.mark.parametrize("platform", ["gpu", "cuda"])
+def test_then_the_mesh(monkeypatch, platform):
+    device = types.SimpleNamespace(platform=platform, device_kind=H100)
+    monkeypatch.setattr(_compat, "mesh_device", lambda: device)
+    assert gpu_kind() == H100
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    device.platform = "cpu"
+    assert gpu_kind() is None
+
+
+def test_a_mesh_says_what_its_devices_are():
+    assert _compat.mesh_device() is None
+    with jax.set_mesh(jax.make_mesh((1,), ("x",))):
+        found = _compat.mesh_device()
+    assert found is None or (found.platform, found.device_kind) == ("cpu", "cpu")
+
+
+def test_then_the_default_device(monkeypatch):
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert gpu_kind() is None
+    assert gpu_kind() == "cpu"  # the kind of the first device here, which a test calls a GPU
+
+
+def test_explain_names_the_device_it_is_for():
+    def loss(params, x):
+        return ((x @ params["w"]) ** 2).sum()
+
+    arguments = {"w": np.ones((768, 768), np.float32)}, np.ones((2, 450, 768), np.float32)
+    here, there = (
+        bk_jax.dp_value_and_grad(loss, device=device).explain(*arguments)
+        for device in ("cpu", "A100")
+    )
+    assert here.routes() == {"w": "store"}
+    assert there.routes() == {"w": "ghost"}
+    assert there.rates == "nominal for an A100 GPU, computed, not measured"
+    assert "AVX" in here.rates or "calibrated" in here.rates
+    assert there.private_seconds < here.private_seconds
