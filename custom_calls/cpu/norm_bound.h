@@ -17,6 +17,12 @@ int64_t LanesOf(const CpuKernels& kernels) {
   return kernels.vector_bytes / static_cast<int64_t>(sizeof(Acc));
 }
 
+// Features that a Gram matrix adds up before its sums leave their registers.
+inline int64_t GramDepth(const CpuKernels& kernels) {
+  return kernels.vector_bytes == 64 ? Registers<64>::kGramDepth
+                                    : Registers<32>::kGramDepth;
+}
+
 // Levels of the tree that adds up `lanes` numbers.
 inline int64_t TreeDepth(int64_t lanes) {
   int64_t depth = 0;
@@ -27,10 +33,9 @@ inline int64_t TreeDepth(int64_t lanes) {
 // The largest number of roundings in accumulator type between a product of two
 // elements and a sum of `width` products by lanes: one for the product (there
 // is no FMA in the baseline), one per vector of a lane's chain, one per level
-// of the tree over lanes. Chains end after kGramDepth products; what follows is
-// double.
-inline int64_t GramRoundings(int64_t width, int64_t lanes) {
-  return 1 + CeilDiv(std::min(width, kGramDepth), lanes) + TreeDepth(lanes);
+// of the tree over lanes. Chains end after `depth` products.
+inline int64_t GramRoundings(int64_t width, int64_t depth, int64_t lanes) {
+  return 1 + CeilDiv(std::min(width, depth), lanes) + TreeDepth(lanes);
 }
 
 // The same for sums in tile registers, in any order. Products of two bfloat16

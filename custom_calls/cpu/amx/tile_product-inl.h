@@ -16,11 +16,11 @@
 
 namespace bk::BK_ISA {
 
-static_assert(kGemmDepth % kTileStep == 0);
+static_assert(kTileGemmDepth % kTileStep == 0);
 static_assert(kGemmRows % kBlockSize == 0 && kGemmStrip % kBlockSize == 0);
 // Elements of bfloat16 take half the room of floats.
-static_assert(kGemmRows * kGemmDepth * 2 <= kGemmLhsScratch * 4);
-static_assert(kGemmStrip * kGemmDepth * 2 <= kGemmRhsScratch * 4);
+static_assert(kGemmRows * kTileGemmDepth * 2 <= kGemmLhsScratch * 4);
+static_assert(kGemmStrip * kTileGemmDepth * 2 <= kGemmRhsScratch * 4);
 
 // out[0:count] = scale * sums, added to what is there or not, and stored unless
 // `out` is null. Returns the sum of squares, made in double, if kSquare.
@@ -83,7 +83,7 @@ double ScaledProduct(const ProductTask<BFloat16>& task, float scale,
                      Update update, float* scratch) {
   auto* left = reinterpret_cast<uint8_t*>(scratch);
   auto* right = reinterpret_cast<uint8_t*>(scratch + kGemmLhsScratch);
-  const int64_t blocks = (task.positions + kGemmDepth - 1) / kGemmDepth;
+  const int64_t blocks = (task.positions + kTileGemmDepth - 1) / kTileGemmDepth;
   const int64_t depth =
       PadTo((task.positions + blocks - 1) / blocks, kTileStep);
   double squares = 0;

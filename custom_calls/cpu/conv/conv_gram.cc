@@ -94,7 +94,8 @@ int64_t GradientSize(const ConvShape& s) {
 // Roundings in the accumulator type on the way of a product to an entry of a
 // Gram matrix of pixels: as in a Gram matrix, and the sum over depth blocks.
 int64_t EntryRoundings(int64_t width, int64_t lanes) {
-  return GramRoundings(width, lanes) + CeilDiv(width, kLineDepth) - 1;
+  return GramRoundings(width, kLineDepth, lanes) + CeilDiv(width, kLineDepth) -
+         1;
 }
 
 // kappa * u such that |computed - exact| <= kappa u S^2 for one group, where

@@ -5,7 +5,7 @@
 
 #include "custom_calls/cpu/conv/conv_kernels.h"
 #include "custom_calls/cpu/conv/conv_pack-inl.h"
-#include "custom_calls/cpu/dense/gram_tile-inl.h"
+#include "custom_calls/cpu/isa/lane_sums-inl.h"
 
 namespace bk::BK_ISA {
 
@@ -162,15 +162,16 @@ void MultiplyLines(const LineData<Acc>& rows, const LineData<Acc>& columns,
       for (int j = 0; j < kDotColumns; ++j) column[j] = columns.At(j0 + j);
       Vec<Acc> sums[kDotRows][kDotColumns];
       LineDots<Acc>(row, column, rows.steps, sums);
+      Acc totals[kDotRows * kDotColumns];
+      SumTile<Acc>(sums, totals);
       const int64_t width = Min(kDotColumns, columns.count - j0);
 #pragma GCC unroll 8
       for (int i = 0; i < kDotRows; ++i) {
         if (i0 + i >= rows.count) break;
-        Acc totals[kDotColumns];
-        SumColumns<Acc>(sums[i], totals);
         Acc* to = place.data + (i0 + i) * place.row + j0 * place.column;
         for (int64_t j = 0; j < width; ++j, to += place.column) {
-          *to = add ? *to + totals[j] : totals[j];
+          const Acc total = totals[i * kDotColumns + j];
+          *to = add ? *to + total : total;
         }
       }
     }

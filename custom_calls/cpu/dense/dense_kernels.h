@@ -4,44 +4,47 @@
 
 #include <cstdint>
 
+#include "custom_calls/cpu/isa/registers.h"
 #include "custom_calls/element.h"
 
 namespace bk {
 
 // Ghost norm: Gram matrices are made in square tiles of at most kGramTile
-// positions, kGramDepth features at a time. Depth bounds the accumulation chain
+// positions, GramDepth features at a time. Depth bounds the accumulation chain
 // in float and therefore the certified error, see ghost_norm.cc. kDotGroup
-// copied rows, 17 KB of floats, stay in L1; the tiles of both matrices and
-// the rows of one block of features stay in L2.
+// copied rows, 17 or 25 KB of floats, stay in L1; the tiles of both matrices
+// and the rows of one block of features stay in L2.
 inline constexpr int64_t kGramTile = 136;
-inline constexpr int64_t kGramDepth = 512;
 inline constexpr int64_t kDotGroup = 8;
+inline constexpr int64_t kMaxGramDepth = Registers<64>::kGramDepth;
 
 // Products over rows: one task makes at most kGemmRows x kGemmColumns of the
-// result, kGemmDepth rows of the operands at a time, kGemmStrip columns at a
-// time. Multiples of every micro-tile (6 or 8 rows; 4, 8, 16, 24 or 48
-// columns); the panels of lhs and a strip of rhs, 240 + 120 KB of floats, stay
-// in L2, one panel of rhs in L1.
+// result, kGemmDepth rows of the operands at a time. Rows are multiples of
+// every micro-tile (6 or 8). The panels of lhs and one of rhs, 144 KB and 12 or
+// 36 KB of floats, stay in L2, a panel of rhs in L1 if it fits. Tile registers
+// take kGemmStrip columns and kTileGemmDepth rows at a time.
 inline constexpr int64_t kGemmRows = 192;
-inline constexpr int64_t kGemmColumns = 384;
+inline constexpr int64_t kGemmColumns = 768;
 inline constexpr int64_t kGemmStrip = 96;
-inline constexpr int64_t kGemmDepth = 320;
+inline constexpr int64_t kGemmDepth = 192;
+inline constexpr int64_t kTileGemmDepth = 320;
 
 // Scratch that a body may use, in elements of the accumulator type, aligned to
 // kScratchAlignment bytes. Panels have at least 4 columns, and begin at an odd
-// number of cache lines: at most 2 lines more than they hold.
+// number of cache lines: at most 2 lines more than they hold. Enough for the
+// deeper panels of tile registers, whose elements take half the room, too.
 inline constexpr int64_t kPanelSlack = 32;
 inline constexpr int64_t kGemmLhsScratch =
-    kGemmRows * kGemmDepth + kGemmRows / 4 * kPanelSlack;
+    kGemmRows * kTileGemmDepth + kGemmRows / 4 * kPanelSlack;
 inline constexpr int64_t kGemmRhsScratch =
-    kGemmStrip * kGemmDepth + kGemmStrip / 4 * kPanelSlack;
+    kGemmStrip * kTileGemmDepth + kGemmStrip / 4 * kPanelSlack;
 // The direct norm of more than kGemmDepth positions keeps its tile there too.
-inline constexpr int64_t kDirectColumns = kGemmColumns / 2;
+inline constexpr int64_t kDirectColumns = 192;
 inline constexpr int64_t kDirectScratch =
     kGemmLhsScratch + kGemmRhsScratch + kGemmRows * kDirectColumns;
 inline constexpr int64_t kGramRows = kGramTile + 8;
 inline constexpr int64_t kGramScratch =
-    (kGramRows + kDotGroup) * (kGramDepth + kPanelSlack);
+    (kGramRows + kDotGroup) * (kMaxGramDepth + kPanelSlack);
 inline constexpr int64_t kGramDoubles = 2 * kGramTile * kGramTile;
 inline constexpr int64_t kGemmScratch = kGemmLhsScratch + kGemmRhsScratch;
 inline constexpr int64_t kScratchAlignment = 64;

@@ -36,9 +36,10 @@ std::vector<double> SquaredSpreads(const CpuKernels& kernels,
 //
 // 1. An entry of G is a sum of T products. On the way of any term there are at
 //    most c roundings: one for the product (no FMA in the baseline), one for
-//    each addition of its block of at most kGemmDepth rows, one for each
-//    block. So it errs by at most gamma_c sum_t |a_ti| |g_tj|, plus T 2^-150
-//    if products underflow gradually (sums of denormal numbers are exact).
+//    each addition of its block of at most kGemmDepth rows (kTileGemmDepth
+//    with tile registers), one for each block. So it errs by at most gamma_c
+//    sum_t |a_ti| |g_tj|, plus T 2^-150 if products underflow gradually (sums
+//    of denormal numbers are exact).
 // 2. The matrix of the first bounds has norm at most gamma_c S by the triangle
 //    inequality. That of the second has norm at most T' sqrt(d p) 2^-150,
 //    where T' counts positions at which neither row is zero; each adds at
@@ -50,11 +51,13 @@ std::vector<double> SquaredSpreads(const CpuKernels& kernels,
 //    position: less than u S again.
 // 3. S is made from computed row norms, below the exact ones by less than
 //    0.01 %; 2 % are added for this and for the double arithmetic.
-template <class Acc>
-double RelativeError(const DenseShape& shape) {
-  const double u = kUnitRoundoff<Acc>;
-  const int64_t roundings = 1 + std::min(shape.positions, kGemmDepth) +
-                            CeilDiv(shape.positions, kGemmDepth);
+template <class T>
+double RelativeError(const CpuKernels& kernels, const DenseShape& shape) {
+  const double u = kUnitRoundoff<Accumulator<T>>;
+  const int64_t depth =
+      KernelsFor<T>(kernels).tiles ? kTileGemmDepth : kGemmDepth;
+  const int64_t roundings =
+      1 + std::min(shape.positions, depth) + CeilDiv(shape.positions, depth);
   const double error = static_cast<double>(roundings) * u;
   return 1.02 * (error / (1 - error) + u);
 }
@@ -89,7 +92,7 @@ void DirectNorm(const CpuKernels& kernels, Parallel& parallel,
     }
     // Errors of the weights' gradients are orthogonal, as the gradients are.
     const double upper = std::sqrt(SquaresUpper<Acc>(shape, tiling, sum)) +
-                         RelativeError<Acc>(shape) * std::sqrt(spread);
+                         RelativeError<T>(kernels, shape) * std::sqrt(spread);
     const double slack =
         1 + static_cast<double>(shape.weights + 16) * kUnitRoundoff<double>;
     FinishNorm(sum, spread == 0 ? 0 : upper * upper * slack, spread == 0,

@@ -28,8 +28,7 @@ int64_t BlockSize(const DenseShape& shape) {
 // over a row of a tile (lanes, tree, rest), over its rows (two additions for
 // each on the diagonal), over tiles, over weights, and the arithmetic of the
 // bound.
-double OuterRoundings(const DenseShape& shape, bool tiles_of_bfloat16) {
-  const int64_t depth = tiles_of_bfloat16 ? kTileDepth : kGramDepth;
+double OuterRoundings(const DenseShape& shape, int64_t depth) {
   const int64_t blocks = CeilDiv(shape.d, depth) + CeilDiv(shape.p, depth);
   const int64_t tiles = CeilDiv(shape.positions, BlockSize(shape));
   return static_cast<double>(blocks + 3 * kGramTile + 2 * tiles +
@@ -67,13 +66,14 @@ double RelativeError(const CpuKernels& kernels, const DenseShape& shape) {
   const double u = kUnitRoundoff<Acc>;
   const int64_t lanes = LanesOf<Acc>(kernels);
   const bool tiles = KernelsFor<T>(kernels).tiles;
+  const int64_t depth = GramDepth(kernels);
   const auto chain = [&](int64_t width) {
-    return std::max(GramRoundings(width, lanes),
+    return std::max(GramRoundings(width, depth, lanes),
                     tiles ? TileRoundings(width) : 0);
   };
   const auto gram = static_cast<double>(chain(shape.d) + chain(shape.p) + 2);
-  return 1.02 *
-         (gram * u + OuterRoundings(shape, tiles) * kUnitRoundoff<double>);
+  const double outer = OuterRoundings(shape, tiles ? kTileDepth : depth);
+  return 1.02 * (gram * u + outer * kUnitRoundoff<double>);
 }
 
 // Runs over (example, weight, tile row) and stores one partial result for each.

@@ -2,13 +2,16 @@
 // rows: lanes accumulate in the accumulator type over at most kGramDepth
 // features, a tree adds the lanes, the rest is double.
 //
-// kDotGroup rows that play the columns are copied to where they stay in L1;
-// the rows themselves are read where they are when that is possible. Both are
-// read along their features, so nothing is transposed.
+// kDotGroup rows that play the columns are copied to where they stay in L1, by
+// the first micro-tile that reads them; the rows themselves are read where they
+// are when that is possible. Both are read along their features, so nothing is
+// transposed.
 #ifndef BK_JAX_CUSTOM_CALLS_CPU_DENSE_GRAM_TILE_INL_H_
 #define BK_JAX_CUSTOM_CALLS_CPU_DENSE_GRAM_TILE_INL_H_
 
+#include "custom_calls/cpu/dense/soon-inl.h"
 #include "custom_calls/cpu/isa/kernels.h"
+#include "custom_calls/cpu/isa/lane_sums-inl.h"
 #include "custom_calls/cpu/isa/vector-inl.h"
 
 namespace bk::BK_ISA {
@@ -21,8 +24,8 @@ static_assert(kGramTile + kDotRows <= kGramRows);
 template <class Acc>
 inline constexpr int64_t kGramStride = kGramDepth + 64 / sizeof(Acc);
 
-// Blocks of features are equally deep, up to this: long ones, as every block
-// ends in a sum over lanes.
+// Depths of blocks are multiples of this. Long ones, as every block ends in a
+// sum over lanes.
 inline constexpr int64_t kDepthStep = 64;
 static_assert(kGramDepth % kDepthStep == 0);
 
@@ -59,57 +62,75 @@ void CopyRows(const T* x, int64_t width, Positions rows,
   }
 }
 
-// totals[j] = the sum of the lanes of sums[j].
-template <class Acc>
-BK_INLINE void SumColumns(const Vec<Acc> (&sums)[kDotColumns],
-                          Acc (&totals)[kDotColumns]) {
-  if constexpr (kLanes<Acc> >= 4 && kDotColumns == 4) {
-    Store(SumFour<Acc, BK_VECTOR_BYTES>(sums[0], sums[1], sums[2], sums[3]),
-          totals);
-  } else {
-#pragma GCC unroll 8
-    for (int j = 0; j < kDotColumns; ++j) totals[j] = Sum<Acc>(sums[j]);
-  }
-}
-
-// gram[0:kDotColumns] += the sums of the lanes of each vector.
-template <class Acc>
-BK_INLINE void AddSums(const Vec<Acc> (&sums)[kDotColumns], bool first,
-                       double* gram) {
-  Acc totals[kDotColumns];
-  SumColumns<Acc>(sums, totals);
-#pragma GCC unroll 8
-  for (int j = 0; j < kDotColumns; ++j) {
-    gram[j] = (first ? 0 : gram[j]) + static_cast<double>(totals[j]);
-  }
-}
-
-// gram[kDotRows, kDotColumns] += rows columns^T over `steps` vectors, or = if
+// gram[kDotRows, kDotColumns] += the sums of the lanes of each vector, or = if
 // `first`.
 template <class Acc>
-void DotTile(const Acc* rows, int64_t row_stride, const Acc* columns,
-             int64_t steps, bool first, double* gram) {
+BK_INLINE void AddSums(const Vec<Acc> (&sums)[kDotRows][kDotColumns],
+                       bool first, double* gram) {
+  Acc totals[kDotRows * kDotColumns];
+  SumTile<Acc>(sums, totals);
+#pragma GCC unroll 8
+  for (int i = 0; i < kDotRows; ++i, gram += kGramTile) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kDotColumns; ++j) {
+      const auto total = static_cast<double>(totals[i * kDotColumns + j]);
+      gram[j] = first ? total : gram[j] + total;
+    }
+  }
+}
+
+// The rows that play the columns of a micro-tile: copied, or still to be copied
+// from where they are.
+template <class T>
+struct DotColumns {
+  Accumulator<T>* copy;
+  const T* from;
+  int64_t stride;
+};
+
+// sums += rows columns^T for one vector of features; copies them if kCopy.
+template <bool kCopy, class T>
+BK_INLINE void DotStep(const Accumulator<T>* rows, int64_t row_stride,
+                       const DotColumns<T>& columns, int64_t k,
+                       Vec<Accumulator<T>> (&sums)[kDotRows][kDotColumns]) {
+  using Acc = Accumulator<T>;
+  Vec<Acc> row[kDotRows];
+#pragma GCC unroll 8
+  for (int i = 0; i < kDotRows; ++i) row[i] = Load(rows + i * row_stride + k);
+#pragma GCC unroll 8
+  for (int j = 0; j < kDotColumns; ++j) {
+    Acc* copy = columns.copy + j * kGramStride<Acc> + k;
+    const Vec<Acc> column =
+        kCopy ? Load(columns.from + j * columns.stride + k) : Load(copy);
+    if (kCopy) Store(column, copy);
+#pragma GCC unroll 8
+    for (int i = 0; i < kDotRows; ++i) sums[i][j] += row[i] * column;
+  }
+}
+
+inline constexpr int64_t kAskSteps = 8;
+
+// gram[kDotRows, kDotColumns] += rows columns^T over `steps` vectors, or = if
+// `first`. Asks for memory with every kAskSteps vectors.
+template <bool kCopy, class T>
+void DotTile(const Accumulator<T>* rows, int64_t row_stride,
+             const DotColumns<T>& columns, int64_t steps, bool first,
+             Lines& soon, double* gram) {
+  using Acc = Accumulator<T>;
   Vec<Acc> sums[kDotRows][kDotColumns];
 #pragma GCC unroll 8
   for (int i = 0; i < kDotRows; ++i) {
 #pragma GCC unroll 8
     for (int j = 0; j < kDotColumns; ++j) sums[i][j] = Vec<Acc>{};
   }
-  for (int64_t k = 0; k < steps * kLanes<Acc>; k += kLanes<Acc>) {
-    Vec<Acc> row[kDotRows];
-#pragma GCC unroll 8
-    for (int i = 0; i < kDotRows; ++i) row[i] = Load(rows + i * row_stride + k);
-#pragma GCC unroll 8
-    for (int j = 0; j < kDotColumns; ++j) {
-      const Vec<Acc> column = Load(columns + j * kGramStride<Acc> + k);
-#pragma GCC unroll 8
-      for (int i = 0; i < kDotRows; ++i) sums[i][j] += row[i] * column;
+  for (int64_t k = 0; k < steps * kLanes<Acc>;) {
+    soon.Ask<Into::kL2, 4>();
+    const int64_t end = Min(k + kAskSteps * kLanes<Acc>, steps * kLanes<Acc>);
+    for (; k < end; k += kLanes<Acc>) {
+      DotStep<kCopy>(rows, row_stride, columns, k, sums);
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kDotRows; ++i) {
-    AddSums<Acc>(sums[i], first, gram + i * kGramTile);
-  }
+  AddSums<Acc>(sums, first, gram);
 }
 
 // The rows of one block of features: `whole` of them lie at `data`, `stride`
@@ -121,9 +142,12 @@ struct GramRows {
   const Acc* edge;
 };
 
-// Leaves rows where they are if they need no conversion and no zeros. Off the
-// diagonal they are read so often that a copy pays: rows of a wide array would
-// fight for the same places of L2.
+// Whether rows are copied off the diagonal, where they are read most often.
+// Rows of a wide array fight for the same places of an L2 of 512 KB; what comes
+// with AVX-512 is larger, and a copy costs more than it saves.
+inline constexpr bool kCopyRows = BK_VECTOR_BYTES < 64;
+
+// Leaves rows where they are if they need no conversion and no zeros.
 template <class T>
 GramRows<Accumulator<T>> FindRows(const T* x, int64_t width, Positions rows,
                                   Features<Accumulator<T>> features,
@@ -131,7 +155,8 @@ GramRows<Accumulator<T>> FindRows(const T* x, int64_t width, Positions rows,
   using Acc = Accumulator<T>;
   const int64_t count = rows.end - rows.begin;
   if constexpr (sizeof(T) == sizeof(Acc)) {
-    if (on_diagonal && (features.k1 - features.k0) % kLanes<Acc> == 0) {
+    if ((on_diagonal || !kCopyRows) &&
+        (features.k1 - features.k0) % kLanes<Acc> == 0) {
       const int64_t whole = count / kDotRows * kDotRows;
       CopyRows(x, width, {rows.begin + whole, rows.end}, features,
                whole < count ? kDotRows : 0, scratch);
@@ -143,50 +168,81 @@ GramRows<Accumulator<T>> FindRows(const T* x, int64_t width, Positions rows,
   return {scratch, kGramStride<Acc>, padded, nullptr};
 }
 
-// Asks for rows that are copied soon, half a row for each micro-tile.
+// One block of features of a tile of the Gram matrix of x [*, width].
 template <class T>
-struct Prefetch {
+struct FeatureBlock {
   const T* x;
   int64_t width;
-  Positions rows;
   Features<Accumulator<T>> features;
-  int64_t half = 0;  // counts halves
+  Positions rows, columns;
+  GramRows<Accumulator<T>> source;
 
-  BK_INLINE void Next() {
-    constexpr int64_t kLine = 64 / sizeof(T);
-    const int64_t row = rows.begin + half / 2;
-    if (row >= rows.end) return;
-    const int64_t size = PadTo((features.k1 - features.k0) / 2, kLine);
-    const int64_t k0 = features.k0 + half % 2 * size;
-    const int64_t k1 = Min(k0 + size, features.k1);
-    for (int64_t k = k0; k < k1; k += kLine) {
-      __builtin_prefetch(x + row * width + k);
-    }
-    ++half;
+  const T* From(int64_t column) const {
+    return x + (columns.begin + column) * width + features.k0;
+  }
+  // Whether kDotColumns columns can be read in whole vectors where they are.
+  bool IsWhole(int64_t column) const {
+    const int64_t count = columns.end - columns.begin - column;
+    const int64_t depth = features.k1 - features.k0;
+    return count >= kDotColumns && depth % kLanes<Accumulator<T>> == 0;
   }
 };
 
-// gram[:, columns] of one group of columns, relative to the tile's first one;
+// gram[:, j0:j1] for one group of columns, counted from the tile's first one;
 // micro-tiles entirely below the diagonal, which is `offset` columns to the
 // left, are left out.
 template <class T>
-void DotGroup(const GramRows<Accumulator<T>>& rows, int64_t height,
-              const Accumulator<T>* group, Positions columns, int64_t offset,
-              Features<Accumulator<T>> features, Prefetch<T> next,
-              double* gram) {
+void DotGroup(const FeatureBlock<T>& block, int64_t j0, int64_t j1,
+              Accumulator<T>* group, Lines& soon, double* gram) {
   using Acc = Accumulator<T>;
-  const int64_t end = Min(height, columns.end + offset);
+  const auto& [x, width, features, rows, columns, source] = block;
+  const int64_t offset = columns.begin - rows.begin;
+  const int64_t end = Min(rows.end - rows.begin, j1 + offset);
   for (int64_t i = 0; i < end; i += kDotRows) {
-    const bool whole = i < rows.whole;
-    const Acc* from = whole ? rows.data + i * rows.stride : rows.edge;
-    const int64_t stride = whole ? rows.stride : kGramStride<Acc>;
-    for (int64_t j = columns.begin; j < columns.end; j += kDotColumns) {
+    const bool in_place = i < source.whole;
+    const Acc* from = in_place ? source.data + i * source.stride : source.edge;
+    const int64_t stride = in_place ? source.stride : kGramStride<Acc>;
+    for (int64_t j = j0; j < j1; j += kDotColumns) {
       if (j + kDotColumns + offset <= i) continue;
-      next.Next();
-      DotTile(from, stride, group + (j - columns.begin) * kGramStride<Acc>,
-              features.Steps(), features.k0 == 0, gram + i * kGramTile + j);
+      const DotColumns<T> copied = {group + (j - j0) * kGramStride<Acc>,
+                                    block.From(j), width};
+      const bool copies = i == 0 && block.IsWhole(j);
+      (copies ? DotTile<true, T> : DotTile<false, T>)(from, stride, copied,
+                                                      features.Steps(),
+                                                      features.k0 == 0, soon,
+                                                      gram + i * kGramTile + j);
     }
   }
+}
+
+// gram[kGramTile, kGramTile] += x[rows] x[columns]^T over one block of
+// features, or = if it is the first one.
+template <class T>
+void MultiplyFeatures(const FeatureBlock<T>& block, Accumulator<T>* group,
+                      double* gram) {
+  using Acc = Accumulator<T>;
+  const auto& [x, width, features, rows, columns, source] = block;
+  const int64_t count = columns.end - columns.begin;
+  Lines soon;  // the columns behind the first group
+  if (count > kDotGroup) {
+    soon = Lines(block.From(kDotGroup), width, count - kDotGroup,
+                 features.k1 - features.k0);
+  }
+  for (int64_t j0 = 0; j0 < count; j0 += kDotGroup) {
+    const int64_t j1 = Min(j0 + kDotGroup, count);
+    for (int64_t j = j0; j < j1; j += kDotColumns) {
+      if (block.IsWhole(j)) continue;
+      CopyRows(x, width, {columns.begin + j, columns.end}, features,
+               kDotColumns, group + (j - j0) * kGramStride<Acc>);
+    }
+    DotGroup<T>(block, j0, j1, group, soon, gram);
+  }
+}
+
+// Blocks of features of x [*, width] are equally deep, at most kGramDepth.
+BK_INLINE int64_t BlockDepth(int64_t width) {
+  const int64_t blocks = (width + kGramDepth - 1) / kGramDepth;
+  return blocks == 0 ? 1 : PadTo((width + blocks - 1) / blocks, kDepthStep);
 }
 
 // gram[kGramTile, kGramTile] = x[rows] x[columns]^T for x [*, width].
@@ -195,25 +251,17 @@ void GramTile(const T* x, int64_t width, Positions rows, Positions columns,
               Accumulator<T>* scratch, double* gram) {
   using Acc = Accumulator<T>;
   Acc* group = scratch + kGramRows * kGramStride<Acc>;
-  const int64_t offset = columns.begin - rows.begin;
   if (width == 0) {
     __builtin_memset(gram, 0, sizeof(double) * kGramTile * kGramTile);
   }
-  const int64_t blocks = (width + kGramDepth - 1) / kGramDepth;
-  const int64_t depth =
-      blocks == 0 ? 1 : PadTo((width + blocks - 1) / blocks, kDepthStep);
+  const int64_t depth = BlockDepth(width);
+  const bool on_diagonal = rows.begin == columns.begin;
   for (int64_t k0 = 0; k0 < width; k0 += depth) {
     const Features<Acc> features = {k0, Min(k0 + depth, width)};
     const auto source =
-        FindRows(x, width, rows, features, offset == 0, scratch);
-    for (int64_t j0 = columns.begin; j0 < columns.end; j0 += kDotGroup) {
-      const int64_t j1 = Min(j0 + kDotGroup, columns.end);
-      CopyRows(x, width, {j0, j1}, features, kDotGroup, group);
-      DotGroup<T>(source, rows.end - rows.begin, group,
-                  {j0 - columns.begin, j1 - columns.begin}, offset, features,
-                  {x, width, {j1, Min(j1 + kDotGroup, columns.end)}, features},
-                  gram);
-    }
+        FindRows(x, width, rows, features, on_diagonal, scratch);
+    MultiplyFeatures<T>({x, width, features, rows, columns, source}, group,
+                        gram);
   }
 }
 

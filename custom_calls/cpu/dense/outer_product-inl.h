@@ -1,125 +1,20 @@
 // lhs^T rhs in register tiles over packed panels: the core of every product
 // whose reduction runs over rows (clipped gemm, direct norm, per-sample
 // gradient).
-//
-// The rows of both operands are the reduction, so they are in the order that a
-// micro-tile wants. Packing lines up columns: kOuterRows columns of lhs or
-// kOuterColumns columns of rhs make a panel, row after row. It also converts to
-// the accumulator type and may scale.
 #ifndef BK_JAX_CUSTOM_CALLS_CPU_DENSE_OUTER_PRODUCT_INL_H_
 #define BK_JAX_CUSTOM_CALLS_CPU_DENSE_OUTER_PRODUCT_INL_H_
 
+#include "custom_calls/cpu/dense/panels-inl.h"
+#include "custom_calls/cpu/dense/soon-inl.h"
 #include "custom_calls/cpu/isa/kernels.h"
 #include "custom_calls/cpu/isa/vector-inl.h"
 
 namespace bk::BK_ISA {
 
-template <class Acc>
-inline constexpr int64_t kOuterColumns = kOuterVectors* kLanes<Acc>;
-
 static_assert(kGemmRows % kOuterRows == 0);
-static_assert(kGemmStrip % kOuterColumns<float> == 0);
-static_assert(kGemmStrip % kOuterColumns<double> == 0);
 
 // What a block of the reduction does to the result: the first one overwrites.
 enum class Update { kOverwrite, kAdd };
-
-// Elements from one panel of `group` columns to the next. An odd number of
-// cache lines: a row is written to all panels in turn, and lines a multiple of
-// 4 KB apart would fight for the same few places of L1.
-template <class Acc>
-BK_INLINE int64_t PanelStride(int64_t group, int64_t depth) {
-  constexpr int64_t kLine = 64 / sizeof(Acc);
-  return (PadTo(group * depth, kLine) / kLine | 1) * kLine;
-}
-
-// to[0:kGroup] = scale * from[0:kGroup], of which `count` exist and the others
-// are zeros. Whole vectors are written, over the end of `to` if kGroup is not
-// a multiple of a vector, unless `exact`.
-template <int64_t kGroup, class T>
-BK_INLINE void PackGroup(const T* from, int64_t count, Accumulator<T> scale,
-                         bool exact, Accumulator<T>* to) {
-  using Acc = Accumulator<T>;
-  constexpr int64_t kVectors = (kGroup + kLanes<Acc> - 1) / kLanes<Acc>;
-  Vec<Acc> row[kVectors];
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) {
-    const int64_t left = count - v * kLanes<Acc>;
-    row[v] = left >= kLanes<Acc> ? Load(from + v * kLanes<Acc>) * scale
-             : left > 0 ? LoadPartial(from + v * kLanes<Acc>, left) * scale
-                        : Vec<Acc>{};
-  }
-  if (exact && kVectors * kLanes<Acc> != kGroup) {
-    __builtin_memcpy(to, row, kGroup * sizeof(Acc));
-    return;
-  }
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) Store(row[v], to + v * kLanes<Acc>);
-}
-
-// Asks for the row that is packed kPrefetchRows later: rows of a wide array lie
-// too far apart for the hardware to guess.
-inline constexpr int64_t kPrefetchRows = 8;
-template <class T>
-BK_INLINE void PrefetchRow(const T* from, int64_t width, int64_t columns) {
-  constexpr int64_t kLine = 64 / sizeof(T);
-  // As a number, since there may be no such row.
-  const auto row = reinterpret_cast<uintptr_t>(from) +
-                   static_cast<uintptr_t>(kPrefetchRows * width) * sizeof(T);
-  for (int64_t k = 0; k < columns; k += kLine) {
-    const uintptr_t address = row + static_cast<uintptr_t>(k) * sizeof(T);
-    // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    __builtin_prefetch(reinterpret_cast<const void*>(address));
-  }
-}
-
-// Row k of all panels of `columns` columns. A vector may read columns beyond
-// the last one as long as they exist: `available` of them follow `from`. What
-// it writes over the end of a row is overwritten by the next row of the panel;
-// the last row is written exactly.
-template <int64_t kGroup, class T>
-BK_INLINE void PackRow(const T* from, int64_t columns, int64_t available,
-                       Accumulator<T> scale, int64_t k, int64_t depth,
-                       Accumulator<T>* packed) {
-  using Acc = Accumulator<T>;
-  constexpr int64_t kWhole = PadTo(kGroup, kLanes<Acc>);
-  const int64_t stride = PanelStride<Acc>(kGroup, depth);
-  Acc* to = packed + k * kGroup;
-  int64_t column = 0;
-  if (k + 1 < depth) {
-    const int64_t safe = Min(columns - kGroup, available - kWhole);
-    for (; column <= safe; column += kGroup, to += stride) {
-      PackGroup<kGroup>(from + column, kWhole, scale, false, to);
-    }
-  }
-  for (; column < columns; column += kGroup, to += stride) {
-    PackGroup<kGroup>(from + column, Min(columns - column, kGroup), scale, true,
-                      to);
-  }
-}
-
-// tile[kOuterRows][kOuterVectors] = lhs^T rhs over `depth` packed rows.
-template <class Acc>
-BK_INLINE void OuterProducts(const Acc* lhs, const Acc* rhs, int64_t depth,
-                             Vec<Acc> (&tile)[kOuterRows][kOuterVectors]) {
-#pragma GCC unroll 2
-  for (int64_t k = 0; k < depth; ++k) {
-    Vec<Acc> column[kOuterVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kOuterVectors; ++v) {
-      column[v] = Load(rhs + v * kLanes<Acc>);
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < kOuterRows; ++i) {
-#pragma GCC unroll 8
-      for (int v = 0; v < kOuterVectors; ++v) {
-        tile[i][v] += lhs[i] * column[v];
-      }
-    }
-    lhs += kOuterRows;
-    rhs += kOuterColumns<Acc>;
-  }
-}
 
 // Where a micro-tile goes: out[0:rows, 0:columns], rows `stride` apart, or
 // nowhere if `out` is null.
@@ -179,25 +74,98 @@ BK_INLINE double SquareTile(const RegisterTile<Acc>& tile) {
   return static_cast<double>(Sum<Acc>(sums[0]));
 }
 
-// The micro-tile: sums stay in registers, hence every loop over them is
-// unrolled and edges are stored from a copy. Returns the sum of squares of the
-// result if kSquare.
-template <bool kSquare, class Acc>
-double OuterTile(const Acc* lhs, const Acc* rhs, int64_t depth,
-                 const TileOutput<Acc>& to) {
-  const bool store = to.out != nullptr;
-  if (store) {
-    for (int64_t i = 0; i < to.rows; ++i) {
-      __builtin_prefetch(to.out + i * to.stride, 1);
+// tile += lhs^T columns for one row of the reduction.
+template <class Acc>
+BK_INLINE void OuterStep(const Acc* lhs,
+                         const Vec<Acc> (&column)[kOuterVectors],
+                         RegisterTile<Acc>& tile) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kOuterRows; ++i) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kOuterVectors; ++v) tile[i][v] += lhs[i] * column[v];
+  }
+}
+
+template <class Acc>
+BK_INLINE void PackedStep(const Acc* lhs, const Acc* rhs,
+                          RegisterTile<Acc>& tile) {
+  Vec<Acc> column[kOuterVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kOuterVectors; ++v) {
+    column[v] = Load(rhs + v * kLanes<Acc>);
+  }
+  OuterStep<Acc>(lhs, column, tile);
+}
+
+// What is read after the panels at hand: the columns of the next panel of rhs,
+// and those of lhs in the next block of the reduction.
+struct Soon {
+  Lines rhs, lhs;
+};
+
+// Rows of the reduction between two requests, and the rows before the end from
+// which on the result is asked for: sooner, it would leave L1 again.
+inline constexpr int64_t kAskRows = 8;
+inline constexpr int64_t kOutputRows = 128;
+
+// Cache lines of a row of a micro-tile.
+template <class Acc>
+inline constexpr int kTileLines = kOuterColumns<Acc> * sizeof(Acc) / 64;
+
+// tile = lhs^T rhs over `depth` packed rows.
+template <class Acc>
+BK_INLINE void OuterProducts(const Acc* lhs, const Acc* rhs, int64_t depth,
+                             Lines out, Soon& soon, RegisterTile<Acc>& tile) {
+  for (int64_t k = 0; k < depth;) {
+    soon.rhs.Ask<Into::kL2, kTileLines<Acc>>();
+    soon.lhs.Ask<Into::kL2, 4>();
+    if (k + kOutputRows > depth) out.Ask<Into::kL1, kTileLines<Acc>>();
+    for (const int64_t end = Min(k + kAskRows, depth); k < end; ++k) {
+      PackedStep<Acc>(lhs, rhs, tile);
+      lhs += kOuterRows;
+      rhs += kOuterColumns<Acc>;
     }
   }
-  RegisterTile<Acc> tile;
+}
+
+// The same over rows of rhs where they are, from `column` on, which are packed
+// on the way: multiplications hide what packing costs.
+template <class T>
+BK_INLINE void PackProducts(const Accumulator<T>* lhs, Rows<T> rows,
+                            int64_t column0, int64_t depth,
+                            Accumulator<T>* packed,
+                            RegisterTile<Accumulator<T>>& tile) {
+  using Acc = Accumulator<T>;
+  for (int64_t k = 0; k < depth; ++k, rows.Next()) {
+    const T* from = rows.row() + column0;
+    Vec<Acc> column[kOuterVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kOuterVectors; ++v) {
+      column[v] = Load(from + v * kLanes<Acc>);
+      Store(column[v], packed + v * kLanes<Acc>);
+    }
+    OuterStep<Acc>(lhs, column, tile);
+    lhs += kOuterRows;
+    packed += kOuterColumns<Acc>;
+  }
+}
+
+template <class Acc>
+BK_INLINE void ClearTile(RegisterTile<Acc>& tile) {
 #pragma GCC unroll 8
   for (int i = 0; i < kOuterRows; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < kOuterVectors; ++v) tile[i][v] = Vec<Acc>{};
   }
-  OuterProducts(lhs, rhs, depth, tile);
+}
+
+// Stores a micro-tile where it goes. Sums stay in registers until here, hence
+// every loop over them is unrolled and edges are stored from a copy. Returns
+// the sum of squares of the result if kSquare.
+template <bool kSquare, class Acc>
+BK_INLINE double FinishTile(RegisterTile<Acc>& tile,
+                            const TileOutput<Acc>& to) {
+  const bool store = to.out != nullptr;
   if (store && (to.rows < kOuterRows || to.columns < kOuterColumns<Acc>)) {
     Acc edge[kOuterRows * kOuterColumns<Acc>];
     StoreTile<Update::kOverwrite>(tile, kOuterColumns<Acc>, edge);
@@ -211,26 +179,26 @@ double OuterTile(const Acc* lhs, const Acc* rhs, int64_t depth,
   return kSquare ? SquareTile<Acc>(tile) : 0;
 }
 
-// All micro-tiles of packed panels: lhs panels come from L2, the rhs panel
-// stays in L1. Returns the sum of squares of the result if kSquare.
 template <bool kSquare, class Acc>
-double MultiplyPanels(const Acc* lhs, const Acc* rhs, int64_t depth,
-                      const TileOutput<Acc>& to) {
-  const int64_t lhs_stride = PanelStride<Acc>(kOuterRows, depth);
-  const int64_t rhs_stride = PanelStride<Acc>(kOuterColumns<Acc>, depth);
-  double squares = 0;
-  for (int64_t j = 0; j < to.columns; j += kOuterColumns<Acc>) {
-    for (int64_t i = 0; i < to.rows; i += kOuterRows) {
-      TileOutput<Acc> tile = to;
-      if (to.out != nullptr) tile.out = to.out + i * to.stride + j;
-      tile.rows = Min(kOuterRows, to.rows - i);
-      tile.columns = Min(kOuterColumns<Acc>, to.columns - j);
-      squares += OuterTile<kSquare>(lhs + i / kOuterRows * lhs_stride, rhs,
-                                    depth, tile);
-    }
-    rhs += rhs_stride;
-  }
-  return squares;
+double OuterTile(const Acc* lhs, const Acc* rhs, int64_t depth,
+                 const TileOutput<Acc>& to, Soon& soon) {
+  const Lines out = to.out == nullptr
+                        ? Lines()
+                        : Lines(to.out, to.stride, to.rows, to.columns);
+  RegisterTile<Acc> tile;
+  ClearTile<Acc>(tile);
+  OuterProducts<Acc>(lhs, rhs, depth, out, soon, tile);
+  return FinishTile<kSquare, Acc>(tile, to);
+}
+
+template <bool kSquare, class T>
+double PackingTile(const Accumulator<T>* lhs, const Rows<T>& rows,
+                   int64_t column0, int64_t depth, Accumulator<T>* packed,
+                   const TileOutput<Accumulator<T>>& to) {
+  RegisterTile<Accumulator<T>> tile;
+  ClearTile<Accumulator<T>>(tile);
+  PackProducts<T>(lhs, rows, column0, depth, packed, tile);
+  return FinishTile<kSquare, Accumulator<T>>(tile, to);
 }
 
 }  // namespace bk::BK_ISA

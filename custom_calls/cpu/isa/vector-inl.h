@@ -30,6 +30,7 @@ inline constexpr int64_t kLanes = BK_VECTOR_BYTES / sizeof(Acc);
 
 inline constexpr int64_t kDotRows = Registers<BK_VECTOR_BYTES>::kDotRows;
 inline constexpr int64_t kDotColumns = Registers<BK_VECTOR_BYTES>::kDotColumns;
+inline constexpr int64_t kGramDepth = Registers<BK_VECTOR_BYTES>::kGramDepth;
 inline constexpr int64_t kOuterRows = Registers<BK_VECTOR_BYTES>::kOuterRows;
 inline constexpr int64_t kOuterVectors =
     Registers<BK_VECTOR_BYTES>::kOuterVectors;
@@ -114,31 +115,6 @@ BK_INLINE Acc SumLanes(const typename VectorOf<Acc, kBytes>::Type& v) {
 template <class Acc>
 BK_INLINE Acc Sum(const Vec<Acc>& v) {
   return SumLanes<Acc, BK_VECTOR_BYTES>(v);
-}
-
-// The sums of all lanes of four vectors, by the same tree for each.
-template <class Acc, int kBytes>
-BK_INLINE typename VectorOf<Acc, 4 * sizeof(Acc)>::Type SumFour(
-    const typename VectorOf<Acc, kBytes>::Type& a,
-    const typename VectorOf<Acc, kBytes>::Type& b,
-    const typename VectorOf<Acc, kBytes>::Type& c,
-    const typename VectorOf<Acc, kBytes>::Type& d) {
-  if constexpr (kBytes == 4 * sizeof(Acc)) {
-    const auto ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) +
-                    __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    const auto cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) +
-                    __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) +
-           __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-  } else {
-    using Half = typename VectorOf<Acc, kBytes / 2>::Type;
-    const auto halve = [](const auto& v) {
-      Half halves[2];
-      __builtin_memcpy(halves, &v, sizeof v);
-      return halves[0] + halves[1];
-    };
-    return SumFour<Acc, kBytes / 2>(halve(a), halve(b), halve(c), halve(d));
-  }
 }
 
 BK_INLINE int64_t Min(int64_t x, int64_t y) { return x < y ? x : y; }
