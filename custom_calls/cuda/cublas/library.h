@@ -28,6 +28,7 @@ namespace bk::cuda {
   X(cublasLtMatrixLayoutSetAttribute)
 
 struct CublasLt {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it names a member
 #define BK_MEMBER(function) decltype(&::function) function = nullptr;
   BK_CUBLAS_FUNCTIONS(BK_MEMBER)
 #undef BK_MEMBER
