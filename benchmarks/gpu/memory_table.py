@@ -119,18 +119,22 @@ def main() -> None:
         "--models", nargs="+", choices=[*PRINTED, "llama"], default=[*PRINTED, "llama"]
     )
     parser.add_argument("--methods", nargs="+", default=["none", "auto", "ghost_clip", "opacus"])
+    parser.add_argument("--limits", nargs="+", choices=list(LIMITS), default=list(LIMITS))
+    parser.add_argument("--file", type=Path, default=FILE, help="what is known, and grows")
     arguments = parser.parse_args()
     if reason := missing():
         print(f"memory_table: skipped, {reason}")
         return
-    found = json.loads(FILE.read_text()) if FILE.exists() else {}
+    file = arguments.file
+    found = json.loads(file.read_text()) if file.exists() else {}
     found.setdefault("versions", {})["jax"] = jax.__version__
-    for limit, model, method in itertools.product(LIMITS, arguments.models, arguments.methods):
+    every = itertools.product(arguments.limits, arguments.models, arguments.methods)
+    for limit, model, method in every:
         if model == "llama":
             _add_lengths(found, method)
         elif limit not in (row := found.setdefault(model, {}).get(method, {})).get("largest", {}):
             found[model][method] = examine(model, method, limit, row)
-        FILE.write_text(json.dumps(found, indent=1) + "\n")
+        file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def _add_lengths(found: Found, method: str) -> None:
