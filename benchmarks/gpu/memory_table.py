@@ -1,6 +1,6 @@
 """The paper's table of largest batches, predicted: steps compiled for an A100 that is not there.
 
-    python tools/gpu_programs.py -m benchmarks.gpu.memory_table [--models gpt2] [--methods auto]
+    python tools/gpu_environment.py -m benchmarks.gpu.memory_table [--models gpt2] [--methods auto]
 
 The device that they are compiled for has more memory than any of them takes: XLA would otherwise compute
 parts of a step twice. Memory is then nearly a line in the batch: one compilation gives the line, one

@@ -9,7 +9,6 @@ import pytest
 import bazel
 import build_native
 import environments
-import gpu_programs
 import lint_cpp
 import run_tests
 from run_tests import Count
