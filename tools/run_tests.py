@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import bazel
-import gpu_programs
+import gpu_environment
 import oldest_jax
 
 # Tests mostly trace and compile, on one core each: two processes take half the time of one. Each
@@ -90,7 +90,7 @@ def _run_bazel(*arguments: str) -> Count:
 def run_py(arguments: list[str]) -> Count:
     """Runs pytest, doctests included."""
     total = Count() if bazel.cuda_left_out() else _place_cuda_module()
-    command = [sys.executable, "-m", "pytest", f"--ignore={gpu_programs.TESTS}", *arguments]
+    command = [sys.executable, "-m", "pytest", f"--ignore={gpu_environment.TESTS}", *arguments]
     return total + _run_pytest(command, dict(os.environ))
 
 
@@ -121,11 +121,11 @@ def run_oldest() -> Count:
 def run_gpu(*arguments: str) -> Count:
     """Compiles programs for GPUs in an environment of their own, where that can be made."""
     print("Programs compiled for GPUs:", flush=True)
-    if reason := gpu_programs.left_out():
+    if reason := gpu_environment.left_out():
         print(f"{reason}; left out: {GPU_NEEDED}", flush=True)
         return Count(skipped=1)
-    command = [str(gpu_programs.PYTHON), "-m", "pytest", gpu_programs.TESTS, *arguments]
-    return _place_cuda_module() + _run_pytest(command, gpu_programs.environment())
+    command = [str(gpu_environment.PYTHON), "-m", "pytest", gpu_environment.TESTS, *arguments]
+    return _place_cuda_module() + _run_pytest(command, gpu_environment.environment())
 
 
 def _run_pytest(command: list[str], environment: dict[str, str]) -> Count:

@@ -16,6 +16,7 @@ from benchmarks.gpu.printed import PRINTED
 
 DOCUMENT = "docs/gpu.md"
 DATA = "docs/gpu_memory.json"
+HEADER = 2  # lines
 BEGIN, END = "<!-- memory tables: begin -->", "<!-- memory tables: end -->"
 NAMES = {
     "none": "non-private",
@@ -63,8 +64,9 @@ def filled(document: str, found: dict[str, Any]) -> str:
     """The document with new tables between its marks."""
     before, _, rest = document.partition(BEGIN)
     _, _, after = rest.partition(END)
-    parts = [BEGIN, "", *batches(found), "", *lengths(found), "", END]
-    return before + "\n".join(parts) + after
+    tables = [table for table in (batches(found), lengths(found)) if len(table) > HEADER]
+    parts = [line for table in tables for line in [*table, ""]]
+    return before + "\n".join([BEGIN, "", *parts, END]) + after
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The paper's table of largest batches, predicted: steps compiled for an A100 that is not there.
 
-    python tools/gpu_programs.py -m benchmarks.gpu.memory_table [--models gpt2] [--methods auto]
+    python tools/gpu_environment.py -m benchmarks.gpu.memory_table [--models gpt2] [--methods auto]
 
 The device that they are compiled for has more memory than any of them takes: XLA would otherwise compute
 parts of a step twice. Memory is then nearly a line in the batch: one compilation gives the line, one
@@ -119,18 +119,22 @@ def main() -> None:
         "--models", nargs="+", choices=[*PRINTED, "llama"], default=[*PRINTED, "llama"]
     )
     parser.add_argument("--methods", nargs="+", default=["none", "auto", "ghost_clip", "opacus"])
+    parser.add_argument("--limits", nargs="+", choices=list(LIMITS), default=list(LIMITS))
+    parser.add_argument("--file", type=Path, default=FILE, help="what is known, and grows")
     arguments = parser.parse_args()
     if reason := missing():
         print(f"memory_table: skipped, {reason}")
         return
-    found = json.loads(FILE.read_text()) if FILE.exists() else {}
+    file = arguments.file
+    found = json.loads(file.read_text()) if file.exists() else {}
     found.setdefault("versions", {})["jax"] = jax.__version__
-    for limit, model, method in itertools.product(LIMITS, arguments.models, arguments.methods):
+    every = itertools.product(arguments.limits, arguments.models, arguments.methods)
+    for limit, model, method in every:
         if model == "llama":
             _add_lengths(found, method)
         elif limit not in (row := found.setdefault(model, {}).get(method, {})).get("largest", {}):
             found[model][method] = examine(model, method, limit, row)
-        FILE.write_text(json.dumps(found, indent=1) + "\n")
+        file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def _add_lengths(found: Found, method: str) -> None:

@@ -3,7 +3,7 @@
     mesh = make_mesh("a100", data=4)
     compile_step(task, "auto", mesh, Layout("fsdp")).peak
 
-configs/gpus describes the devices; `tools/gpu_programs.py` runs Python with what this needs.
+configs/gpus describes the devices; `tools/gpu_environment.py` runs Python with what this needs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Program(NamedTuple):
 def missing() -> str:
     """Why nothing can be compiled for a GPU in this process; empty if it can."""
     if importlib.util.find_spec("jax_cuda13_plugin") is None:
-        return "JAX's CUDA plugin is not installed here; tools/gpu_programs.py runs Python with it"
+        return "JAX's CUDA plugin is not installed here; tools/gpu_environment.py runs Python with it"
     if importlib.util.find_spec("bk_jax._cuda") is None:
         return "bk_jax._cuda was not built (python tools/build_native.py --cuda)"
     return ""

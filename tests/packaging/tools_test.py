@@ -1,12 +1,14 @@
 """The Python tools behind make: counting tests, placing the native module, clang-tidy flags."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import bazel
 import build_native
+import environments
 import lint_cpp
 import run_tests
 from run_tests import Count
@@ -111,6 +113,45 @@ def test_one_line_says_what_is_left_out_without_cuda(
     monkeypatch.delenv("BK_JAX_TEST_CUDA")
     run_tests.say_what_is_left_out()
     assert capsys.readouterr().out == ""
+
+
+def test_programs_for_gpus_are_left_out_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def nothing(venv: Path, lock: Path) -> None:
+        raise subprocess.CalledProcessError(1, "pip")
+
+    monkeypatch.setattr(environments, "make_environment", nothing)
+    monkeypatch.setenv("BK_JAX_TEST_CUDA", "0")
+    assert run_tests.run_gpu() == Count(skipped=1)
+    needed = "left out: programs compiled for GPUs, and gates on them"
+    assert capsys.readouterr().out.splitlines()[1] == f"BK_JAX_TEST_CUDA=0; {needed}"
+    monkeypatch.setattr(bazel, "cuda_left_out", lambda: "")
+    assert run_tests.run_gpu() == Count(skipped=1)
+    (_, line) = capsys.readouterr().out.splitlines()
+    assert line.startswith("the packages of requirements-gpu.lock cannot be had (Command 'pip'")
+    assert line.endswith(needed)
+
+
+def test_an_environment_is_made_again_only_when_its_lock_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    commands: list[list[str]] = []
+
+    def run(command: list[str], check: bool) -> None:
+        commands.append(command)
+        (tmp_path / "env").mkdir(exist_ok=True)
+
+    monkeypatch.setattr(environments.subprocess, "run", run)
+    lock = tmp_path / "some.lock"
+    lock.write_text("jax==1\n")
+    for _ in range(2):
+        environments.make_environment(tmp_path / "env", lock)
+    assert [command[2] for command in commands] == ["venv", "pip"]
+    assert commands[1][-2:] == ["--requirement", str(lock)]
+    lock.write_text("jax==2\n")
+    environments.make_environment(tmp_path / "env", lock)
+    assert len(commands) == 4
 
 
 def test_native_module_is_replaced_only_when_it_changed(tmp_path: Path):

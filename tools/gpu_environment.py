@@ -1,7 +1,7 @@
 """The environment in which XLA compiles for a GPU that is not there: .venv-gpu.
 
-    python tools/gpu_programs.py -m benchmarks.gpu.memory_table --help
-    python tools/gpu_programs.py -m pytest tests/gpu_programs
+    python tools/gpu_environment.py -m benchmarks.gpu.memory_table --help
+    python tools/gpu_environment.py -m pytest tests/gpu_programs
 
 Makes the environment from requirements-gpu.lock if it is not there or the lock changed, then runs its
 Python with these arguments: the JAX of .venv with its CUDA plugin (1.1 GB), without CUDA's libraries.
@@ -60,7 +60,7 @@ def main() -> None:
         print(__doc__)
         return
     if reason := left_out():
-        sys.exit(f"gpu_programs: {reason}")
+        sys.exit(f"gpu_environment: {reason}")
     command = [str(PYTHON), *sys.argv[1:]]
     sys.exit(subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode)
 
