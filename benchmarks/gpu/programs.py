@@ -44,7 +44,9 @@ class Program(NamedTuple):
 def missing() -> str:
     """Why nothing can be compiled for a GPU in this process; empty if it can."""
     if importlib.util.find_spec("jax_cuda13_plugin") is None:
-        return "JAX's CUDA plugin is not installed here; tools/gpu_environment.py runs Python with it"
+        return (
+            "JAX's CUDA plugin is not installed here; tools/gpu_environment.py runs Python with it"
+        )
     if importlib.util.find_spec("bk_jax._cuda") is None:
         return "bk_jax._cuda was not built (python tools/build_native.py --cuda)"
     return ""
