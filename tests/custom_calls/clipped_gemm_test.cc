@@ -83,7 +83,8 @@ TEST_P(ClippedGemmTest, ExactAcrossTilesAndBlocks) {
          {ClippedGemmShape{7, 1, 100, 100, 9},
           ClippedGemmShape{300, 1, 1, 7, 200},
           ClippedGemmShape{2, 3, 3, 97, 193},
-          ClippedGemmShape{3, 1, 110, 30, 391}, ClippedGemmShape{0, 2, 3, 4, 5},
+          ClippedGemmShape{3, 1, 110, 30, 391},
+          ClippedGemmShape{2, 1, 3, 9, 800}, ClippedGemmShape{0, 2, 3, 4, 5},
           ClippedGemmShape{3, 0, 3, 4, 5}}) {
       ExpectExact(kernels(), shape, Operands<T>(random_, shape));
     }

@@ -31,12 +31,13 @@ struct Norms {
 class DirectNormTest : public IsaTest {};
 BK_INSTANTIATE_FOR_EACH_ISA_AND_SOFT_TILES(DirectNormTest);
 
-// Around micro-tiles, strips (96), tiles (192) and blocks (320 positions).
+// Around micro-tiles, strips (96), tiles (192) and blocks (192 positions, 320
+// in tile registers).
 TEST_P(DirectNormTest, ExactOnSmallIntegers) {
   std::vector<DenseShape> shapes = {
-      {2, 1, 330, 9, 17},  {1, 1, 3, 200, 9}, {1, 1, 2, 7, 400},
-      {2, 3, 5, 97, 100},  {0, 1, 3, 4, 5},   {2, 0, 3, 4, 5},
-      {1, 1, 641, 13, 50},
+      {2, 1, 330, 9, 17},  {1, 1, 3, 200, 9},  {1, 1, 2, 7, 400},
+      {2, 3, 5, 97, 100},  {0, 1, 3, 4, 5},    {2, 0, 3, 4, 5},
+      {1, 1, 641, 13, 50}, {1, 1, 193, 9, 50}, {1, 1, 2, 7, 800},
   };
   for (int64_t d : {0, 1, 5, 6, 7, 8, 9, 17}) {
     for (int64_t p : {0, 1, 4, 9, 16, 17, 49}) {

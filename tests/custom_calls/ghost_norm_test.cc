@@ -58,13 +58,15 @@ TEST_P(GhostNormTest, ExactOnSmallIntegers) {
 }
 
 // Tiles of all sizes: how positions are cut depends on the number of examples.
+// Features in whole vectors and not, in one block (512 or 768) and several.
 TEST_P(GhostNormTest, ExactAcrossTilesAndBlocks) {
   ForEachElementType([&](auto element) {
     using T = decltype(element);
     for (const DenseShape& shape :
          {DenseShape{8, 1, 100, 9, 17}, DenseShape{4, 2, 136, 7, 5},
           DenseShape{8, 1, 137, 5, 9}, DenseShape{2, 1, 300, 5, 3},
-          DenseShape{1, 1, 7, 1100, 530}}) {
+          DenseShape{1, 1, 7, 1100, 530}, DenseShape{1, 1, 21, 1600, 800},
+          DenseShape{2, 1, 150, 16, 32}}) {
       SCOPED_TRACE(testing::Message()
                    << "T, d = " << shape.positions << ", " << shape.d);
       const Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);
