@@ -191,7 +191,7 @@ TEST_F(DenseNormTest, NothingToRecomputeCostsNothing) {
   std::vector<int64_t> accesses;
   for (int64_t p : {64, 1024}) {
     const DenseShape shape = {1, 1, 2, 8, p};
-    auto a = DeviceBuffer<float>::Of(Integers<float>(random_, 2 * 8), "a");
+    auto a = DeviceBuffer<float>::Of(Integers<float>(random_, 16), "a");
     auto g = DeviceBuffer<float>::Of(Integers<float>(random_, 2 * p), "g");
     auto list = DeviceBuffer<int32_t>::Of(std::vector<int32_t>{0, 0}, "list");
     DeviceBuffer<double> squares(ProductTileCount(shape), "squares");
