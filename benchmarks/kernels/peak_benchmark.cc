@@ -75,7 +75,7 @@ class Floats {
     std::mt19937 random(1);
     for (int64_t i = 0; i < size; ++i) data_.get()[i] = normal(random);
   }
-  float* get() const { return data_.get(); }
+  float* Data() const { return data_.get(); }
 
  private:
   struct Release {
@@ -115,15 +115,15 @@ void Measure(const CpuKernels& kernels, double (*peak)(), double budget,
     switch (line.kernel) {
       case Kernel::kGemm:
         return ClippedGemm(kernels, tasks, {s.batch, 1, s.positions, s.d, s.p},
-                           a.get(), factor.data(), g.get(), out.get());
+                           a.Data(), factor.data(), g.Data(), out.Data());
       case Kernel::kDirect:
-        return DirectNorm(kernels, tasks, s, a.get(), g.get(), norm.data(),
+        return DirectNorm(kernels, tasks, s, a.Data(), g.Data(), norm.data(),
                           upper.data());
       case Kernel::kGradient:
-        return PerSampleGrad(kernels, tasks, s, a.get(), g.get(), out.get(),
+        return PerSampleGrad(kernels, tasks, s, a.Data(), g.Data(), out.Data(),
                              norm.data(), upper.data());
       case Kernel::kGhost:
-        return GhostNorm(kernels, tasks, s, a.get(), g.get(), norm.data(),
+        return GhostNorm(kernels, tasks, s, a.Data(), g.Data(), norm.data(),
                          upper.data());
     }
   };

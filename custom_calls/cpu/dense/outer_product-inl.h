@@ -137,7 +137,7 @@ BK_INLINE void PackProducts(const Accumulator<T>* lhs, Rows<T> rows,
                             RegisterTile<Accumulator<T>>& tile) {
   using Acc = Accumulator<T>;
   for (int64_t k = 0; k < depth; ++k, rows.Next()) {
-    const T* from = rows.row() + column0;
+    const T* from = rows.Row() + column0;
     Vec<Acc> column[kOuterVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kOuterVectors; ++v) {

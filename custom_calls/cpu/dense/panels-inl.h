@@ -28,11 +28,11 @@ class Rows {
         live_(task.live + k / task.positions),
         position_(k % task.positions) {}
 
-  BK_INLINE const T* row() const {
+  BK_INLINE const T* Row() const {
     const int64_t pair = live_->index * weights_ + weight_;
     return x_ + (pair * positions_ + position_) * width_;
   }
-  BK_INLINE Accumulator<T> factor() const { return live_->factor; }
+  BK_INLINE Accumulator<T> Factor() const { return live_->factor; }
   BK_INLINE void Next() {
     if (++position_ < positions_) return;
     position_ = 0;
@@ -110,8 +110,8 @@ template <int64_t kGroup, bool kScale, class T>
 void PackPanels(Rows<T> rows, int64_t width, int64_t c0, int64_t c1,
                 int64_t depth, Accumulator<T>* packed) {
   for (int64_t k = 0; k < depth; ++k, rows.Next()) {
-    PackRow<kGroup>(rows.row() + c0, c1 - c0, width - c0,
-                    kScale ? rows.factor() : Accumulator<T>{1}, k, depth,
+    PackRow<kGroup>(rows.Row() + c0, c1 - c0, width - c0,
+                    kScale ? rows.Factor() : Accumulator<T>{1}, k, depth,
                     packed);
   }
 }

@@ -39,7 +39,7 @@ struct RowBlock {
 template <class T>
 Lines ColumnLines(const Rows<T>& first, int64_t width, const RowRange& rows,
                   int64_t c0, int64_t c1) {
-  return {first.row() + c0, width, rows.Size(), c1 - c0};
+  return {first.Row() + c0, width, rows.Size(), c1 - c0};
 }
 
 // What follows the panel of rhs at column n0.
