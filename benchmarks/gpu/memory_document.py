@@ -55,9 +55,13 @@ def lengths(found: dict[str, Any]) -> list[str]:
         if name.startswith("llama T="):
             for method, one in methods.items():
                 sizes = (f"{one[kind] / 1e9:.1f}" for kind in ("temporary", "peak"))
-                cells = [name.partition("=")[2], NAMES[method], *sizes, str(one["squares"])]
+                cells = [name.partition("=")[2], NAMES[method], *sizes, _shown(one["squares"])]
                 rows.append(f"| {' | '.join(cells)} |")
     return rows
+
+
+def _shown(squares: int | None) -> str:
+    return "as wide as a layer" if squares is None else str(squares)
 
 
 def filled(document: str, found: dict[str, Any]) -> str:
