@@ -83,9 +83,9 @@ def main() -> None:
         document = file.read()
     new = filled(document, found)
     if arguments.check:
-        sys.exit(
-            f"{DOCUMENT} is not what {DATA} says: run this without --check" * (new != document)
-        )
+        if new != document:
+            sys.exit(f"{DOCUMENT} is not what {DATA} says: run this without --check")
+        return
     with open(DOCUMENT, "w", encoding="utf-8") as file:
         file.write(new)
 
