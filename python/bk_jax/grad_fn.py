@@ -106,9 +106,9 @@ class DPValueAndGrad:
         [3.]
         >>> grads = grad_fn.release(parts[0] + parts[1], key=bk_jax.random.key())
         """
-        return self.sums_in_order(args, kwargs, is_padding_example, in_order=False)
+        return self.sums_of(args, kwargs, is_padding_example, in_order=False)
 
-    def sums_in_order(
+    def sums_of(
         self, args: Any, kwargs: Any, is_padding_example: Any, *, in_order: bool
     ) -> ClippedSums:
         """`clipped_sums`; in order, large sums are made one after the other where that is possible.

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 
 from bk_jax import ops
 from bk_jax.ops.chacha import KEY_WORDS
+from bk_jax.ops.gaussians import TOGETHER
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.random import is_chacha
 from bk_jax.sharding.manual import NOT_MANUAL, Manual, place
@@ -29,8 +30,6 @@ from bk_jax.sharding.partition import Rule, Shards, is_cut, sharded
 
 # "bkjx": keeps noise apart from what a user draws from the same key, unless they fold in just this.
 NOISE_TAG = 0x626B6A78
-# Elements of an array whose noise is not worth a call of its own.
-SMALL = 1 << 16
 
 
 def add_noise(
@@ -51,10 +50,10 @@ def add_noise(
 
 def _add_together(sums: Sequence[jax.Array], words: jax.Array, stddev: Any) -> dict[int, jax.Array]:
     """Noise of the small arrays, by their numbers: one call for all of them, on one device."""
+    if is_cut():
+        return {}
     small = [
-        i
-        for i, total in enumerate(sums)
-        if total.dtype == jnp.float32 and total.size <= SMALL and not is_cut()
+        i for i, total in enumerate(sums) if total.dtype == jnp.float32 and total.size <= TOGETHER
     ]
     noisy = ops.gaussians([sums[i] for i in small], words, stddev, streams=small)
     return dict(zip(small, noisy, strict=True))

@@ -88,7 +88,7 @@ class PrivateUpdate:
     ) -> ClippedSums:
         """The sums of `grad_fn.clipped_sums`, each ready to be used before the next. NOT private."""
         in_order = recipe_of(self.optimizer) is not None
-        return self.grad_fn.sums_in_order(args, kwargs, is_padding_example, in_order=in_order)
+        return self.grad_fn.sums_of(args, kwargs, is_padding_example, in_order=in_order)
 
 
 def _in_steps(

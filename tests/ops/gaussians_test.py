@@ -10,7 +10,7 @@ from support.tolerance import assert_bits_equal
 
 import bk_jax
 from bk_jax import ops
-from bk_jax.noise import SMALL
+from bk_jax.ops.gaussians import TOGETHER
 
 KEY = np.arange(8, dtype=np.uint32)
 SIZES = (0, 1, 3, 16, 17, 255, 256, 257, 16383, 16384, 16385, 40_000)
@@ -38,7 +38,7 @@ def test_arrays_that_nobody_else_needs_are_overwritten():
 
 @pytest.mark.native
 def test_a_gradient_has_one_call_for_its_small_leaves_and_one_for_each_large():
-    shapes = {"a": (300, 300), "b": (300,), "c": (2, 2), "d": (SMALL,), "e": (SMALL + 1,)}
+    shapes = {"a": (300, 300), "b": (300,), "c": (2, 2), "d": (TOGETHER,), "e": (TOGETHER + 1,)}
     params = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     grad_fn = bk_jax.dp_value_and_grad(lambda w, x: x * sum(jnp.sum(v) for v in w.values()))
     key = jax.random.key(0)

@@ -10,7 +10,8 @@ from support.structure import custom_calls, fresh_jit
 from support.tolerance import assert_bits_equal, assert_within, eps
 
 from bk_jax import ops
-from bk_jax.ops.noisy_update import MOMENTS, TOGETHER, Leaf, Numbers
+from bk_jax.ops.gaussians import TOGETHER
+from bk_jax.ops.noisy_update import MOMENTS, Leaf, Numbers
 
 KEY = np.arange(8, dtype=np.uint32)
 # Around the widths of vectors, of groups of noise and of tasks.

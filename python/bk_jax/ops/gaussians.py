@@ -12,6 +12,9 @@ from bk_jax import _native
 from bk_jax.ops.chacha import check_key
 from bk_jax.ops.gaussian import gaussian
 
+# Arrays of so many elements are not worth a call of their own.
+TOGETHER = 1 << 16
+
 
 def gaussians(
     xs: Sequence[jax.Array], key: jax.Array, stddev: Any, *, streams: Sequence[int] | None = None

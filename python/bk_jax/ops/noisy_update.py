@@ -26,12 +26,10 @@ import jax.numpy as jnp
 from bk_jax import _native
 from bk_jax.ops.chacha import check_key
 from bk_jax.ops.gaussian import gaussian
+from bk_jax.ops.gaussians import TOGETHER
 from bk_jax.repeated import repeated
 
 MOMENTS = {"sgd": 0, "momentum": 1, "nesterov": 1, "adam": 2, "adamw": 2}
-# A parameter with more elements has a call of its own: its sum is updated as soon as it is there, and
-# need not be kept until all others are.
-TOGETHER = 1 << 16
 
 
 class Numbers(NamedTuple):
@@ -89,7 +87,10 @@ def noisy_update(
 
 
 def _calls(leaves: Sequence[Leaf]) -> list[tuple[int, ...]]:
-    """The leaves of each call: small ones together, each large one alone."""
+    """The leaves of each call: small ones together, each large one alone.
+
+    The sum of a large one is updated as soon as it is there, and need not be kept until all others are.
+    """
     small = tuple(i for i, leaf in enumerate(leaves) if leaf.sum.size <= TOGETHER)
     large = [(i,) for i, leaf in enumerate(leaves) if leaf.sum.size > TOGETHER]
     return [*([small] if small else []), *large]

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from bk_jax.clip import Clipping
 from bk_jax.ops.after import after
+from bk_jax.ops.gaussians import TOGETHER
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
 from bk_jax.planning.plan import Plan
 from bk_jax.program.backward import Backward
@@ -28,9 +29,6 @@ from bk_jax.sharding.manual import NOT_MANUAL, Manual
 from bk_jax.sharding.partition import is_cut
 from bk_jax.summing.blocks import Kept, Tapped, keep, together
 from bk_jax.summing.norms import Measured, norms_by_group
-
-# Elements of a sum that is worth an order.
-LARGE = 1 << 16
 
 
 class ClippedSum(NamedTuple):
@@ -199,6 +197,6 @@ def _add_sums(
         with _scope(task, "sum", kept.leaves):
             found = kept.clipped_sum(factor, sums)
             sums.update(found)
-            large = [total for total in found.values() if total.size >= LARGE]
+            large = [total for total in found.values() if total.size > TOGETHER]
             if task.in_order and large:
                 factor = after(factor, *large)
