@@ -1,19 +1,21 @@
 // How close the kernels of dense layers come to the FMA peak, on one thread.
 //
-//   bazel run //benchmarks/kernels:peak_benchmark -- avx512 1.0
+//   bazel run //benchmarks/kernels:peak_benchmark -- avx512 1.0 bf16
 //
-// Arguments: the instruction set and the seconds for each line. A line has two
-// rates over the peak. "tasks" is from the sum of the best times of the tasks
-// that a kernel is made of: on a shared machine a millisecond is undisturbed
-// now and then, a whole call hardly ever. "calls" is from the median time of
-// whole calls. Both are thread time, relative to the best of many loops of
-// multiply-adds in between. Arrays begin at cache lines, as XLA's do.
+// Arguments: the instruction set, the seconds for each line, and the elements
+// (f32 or bf16; the peak is that of float32). A line has two rates over the
+// peak. "tasks" is from the sum of the best times of the tasks that a kernel is
+// made of: on a shared machine a millisecond is undisturbed now and then, a
+// whole call hardly ever. "calls" is from the median time of whole calls. Both
+// are thread time, relative to the best of many loops of multiply-adds in
+// between. Arrays begin at cache lines, as XLA's do.
 #include <time.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <random>
@@ -66,24 +68,33 @@ class TimedTasks final : public Parallel {
   std::vector<std::vector<double>> best_;
 };
 
-class Floats {
+float FromFloat(float x, float* /*type*/) { return x; }
+BFloat16 FromFloat(float x, BFloat16* /*type*/) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return {static_cast<uint16_t>(bits >> 16)};
+}
+
+template <class T>
+class Elements {
  public:
-  explicit Floats(int64_t size)
-      : data_(static_cast<float*>(
-            ::operator new (size * sizeof(float), std::align_val_t{64}))) {
+  explicit Elements(int64_t size)
+      : data_(static_cast<T*>(
+            ::operator new (size * sizeof(T), std::align_val_t{64}))) {
     std::normal_distribution<float> normal;
     std::mt19937 random(1);
-    for (int64_t i = 0; i < size; ++i) data_.get()[i] = normal(random);
+    T* type = nullptr;
+    for (int64_t i = 0; i < size; ++i) {
+      data_.get()[i] = FromFloat(normal(random), type);
+    }
   }
-  float* Data() const { return data_.get(); }
+  T* Data() const { return data_.get(); }
 
  private:
   struct Release {
-    void operator()(float* x) const {
-      ::operator delete (x, std::align_val_t{64});
-    }
+    void operator()(T* x) const { ::operator delete (x, std::align_val_t{64}); }
   };
-  std::unique_ptr<float, Release> data_;
+  std::unique_ptr<T, Release> data_;
 };
 
 enum class Kernel { kGemm, kDirect, kGradient, kGhost };
@@ -102,12 +113,14 @@ struct Line {
   }
 };
 
+template <class T>
 void Measure(const CpuKernels& kernels, double (*peak)(), double budget,
              const Line& line) {
   const DenseShape& s = line.shape;
-  const Floats a(s.batch * s.positions * s.d), g(s.batch * s.positions * s.p);
-  const Floats out((line.kernel == Kernel::kGradient ? s.batch : 1) * s.d *
-                   s.p);
+  const Elements<T> a(s.batch * s.positions * s.d),
+      g(s.batch * s.positions * s.p);
+  const Elements<float> out((line.kernel == Kernel::kGradient ? s.batch : 1) *
+                            s.d * s.p);
   std::vector<float> factor(s.batch, 1), norm(s.batch), upper(s.batch);
   TimedTasks tasks;
   const auto run = [&] {
@@ -144,6 +157,7 @@ void Measure(const CpuKernels& kernels, double (*peak)(), double budget,
               flops / seconds[seconds.size() / 2] / best_peak);
 }
 
+template <class T>
 void MeasureAll(const CpuKernels& kernels, double (*peak)(), double budget) {
   constexpr int64_t kSizes[][2] = {
       {768, 768}, {768, 2304}, {768, 3072}, {3072, 768}};
@@ -151,15 +165,16 @@ void MeasureAll(const CpuKernels& kernels, double (*peak)(), double budget) {
     for (const auto& [b, t] :
          {std::pair<int64_t, int64_t>{8, 100}, {2, 1000}}) {
       const DenseShape shape = {b, 1, t, d, p};
-      Measure(kernels, peak, budget, {"clipped gemm", Kernel::kGemm, shape});
-      Measure(kernels, peak, budget, {"direct norm", Kernel::kDirect, shape});
-      Measure(kernels, peak, budget,
-              {"stored gradient", Kernel::kGradient, shape});
+      Measure<T>(kernels, peak, budget, {"clipped gemm", Kernel::kGemm, shape});
+      Measure<T>(kernels, peak, budget,
+                 {"direct norm", Kernel::kDirect, shape});
+      Measure<T>(kernels, peak, budget,
+                 {"stored gradient", Kernel::kGradient, shape});
     }
     for (const auto& [b, t] :
          {std::pair<int64_t, int64_t>{8, 100}, {4, 256}, {2, 1000}}) {
-      Measure(kernels, peak, budget,
-              {"ghost norm", Kernel::kGhost, {b, 1, t, d, p}});
+      Measure<T>(kernels, peak, budget,
+                 {"ghost norm", Kernel::kGhost, {b, 1, t, d, p}});
     }
   }
 }
@@ -170,11 +185,14 @@ void MeasureAll(const CpuKernels& kernels, double (*peak)(), double budget) {
 int main(int argc, char** argv) {
   const std::string isa = argc > 1 ? argv[1] : "avx2";
   const double budget = argc > 2 ? std::atof(argv[2]) : 1;
+  const std::string elements = argc > 3 ? argv[3] : "f32";
   for (const bk::CpuKernels* kernels : bk::SupportedKernels()) {
     if (isa != kernels->name) continue;
-    bk::MeasureAll(
-        *kernels, kernels->vector_bytes == 64 ? BkFmaPeakAvx512 : BkFmaPeakAvx2,
-        budget);
+    const auto measure = elements == "bf16" ? bk::MeasureAll<bk::BFloat16>
+                                            : bk::MeasureAll<float>;
+    measure(*kernels,
+            kernels->vector_bytes == 64 ? BkFmaPeakAvx512 : BkFmaPeakAvx2,
+            budget);
     return 0;
   }
   std::fprintf(stderr, "no kernels for %s on this CPU\n", isa.c_str());

@@ -1,5 +1,6 @@
 #include "custom_calls/cpu/isa/dispatch.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <vector>
@@ -69,6 +70,26 @@ TEST(DispatchTest, AmxIsThereWhereItCanBeUsed) {
   } else {
     EXPECT_FALSE(best == "avx512" && WhyNoAmx(FindAmxFacts()).empty());
   }
+}
+
+// VDPBF16PS is the better choice on AMD's CPUs alone; everywhere it can be
+// asked for by name.
+TEST(DispatchTest, PairsComeBesideAvx512) {
+  std::vector<std::string> names;
+  for (const CpuKernels* table : SupportedKernels()) {
+    names.emplace_back(table->name);
+  }
+  const auto pairs = std::find(names.begin(), names.end(), "avx512bf16");
+  const auto plain = std::find(names.begin(), names.end(), "avx512");
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  EXPECT_LE(__builtin_cpu_supports("avx512bf16") != 0, pairs != names.end());
+  if (pairs == names.end()) return;
+  ASSERT_NE(plain, names.end());
+  EXPECT_EQ(pairs > plain, __builtin_cpu_is("amd") != 0);
+#else
+  EXPECT_EQ(pairs, plain);
+#endif
 }
 
 TEST(DispatchTest, BaselineIsAlwaysThereAndTablesAreComplete) {

@@ -49,6 +49,14 @@ static inline float AddProduct(float sum, float x, float y) {
   return Flush(exact ? sum + product : __builtin_fmaf(x, y, sum));
 }
 
+// The elements of a pair.
+static inline float LowHalf(uint32_t pair) {
+  return Flush(FromBits(pair << 16));
+}
+static inline float HighHalf(uint32_t pair) {
+  return Flush(FromBits(pair & 0xffff0000));
+}
+
 }  // namespace soft_tile
 
 // sums += left right.
@@ -56,17 +64,14 @@ static inline void DotSoftTiles(const SoftTile& left, const SoftTile& right,
                                 SoftTile& sums) {
   using soft_tile::AddProduct, soft_tile::Flush;
   using soft_tile::FromBits, soft_tile::ToBits;
-  const auto low = [](uint32_t pair) { return Flush(FromBits(pair << 16)); };
-  const auto high = [](uint32_t pair) {
-    return Flush(FromBits(pair & 0xffff0000));
-  };
+  using soft_tile::HighHalf, soft_tile::LowHalf;
   for (int m = 0; m < 16; ++m) {
     float even[16] = {}, odd[16] = {};
     for (int k = 0; k < 16; ++k) {
-      const float x = low(left.words[m][k]), y = high(left.words[m][k]);
+      const float x = LowHalf(left.words[m][k]), y = HighHalf(left.words[m][k]);
       for (int n = 0; n < 16; ++n) {
-        even[n] = AddProduct(even[n], x, low(right.words[k][n]));
-        odd[n] = AddProduct(odd[n], y, high(right.words[k][n]));
+        even[n] = AddProduct(even[n], x, LowHalf(right.words[k][n]));
+        odd[n] = AddProduct(odd[n], y, HighHalf(right.words[k][n]));
       }
     }
     for (int n = 0; n < 16; ++n) {

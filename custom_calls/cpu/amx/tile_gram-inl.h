@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cpu/amx/dot_block-inl.h"
 #include "custom_calls/cpu/amx/tile_pack-inl.h"
 #include "custom_calls/cpu/dense/gram_tile-inl.h"
 #include "custom_calls/cpu/isa/kernels.h"

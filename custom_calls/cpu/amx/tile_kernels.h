@@ -34,7 +34,8 @@ struct TileKernels {
   decltype(ElementKernels<BFloat16>::product_tile) product_tile;
 };
 
-extern const TileKernels kAmxKernels;  // x86-64 only
+extern const TileKernels kAmxKernels;         // x86-64 only
+extern const TileKernels kAvx512Bf16Kernels;  // the same by vectors of pairs
 // The same bodies with tiles made of ordinary code, for tests on any CPU.
 extern const TileKernels kSoftTileKernels;
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cpu/amx/dot_block-inl.h"
 #include "custom_calls/cpu/amx/tile_pack-inl.h"
 #include "custom_calls/cpu/dense/clipped_gemm-inl.h"
 #include "custom_calls/cpu/dense/product-inl.h"

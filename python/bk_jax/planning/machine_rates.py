@@ -73,7 +73,7 @@ def _default_rates() -> Rates:
     """By instruction set; the shipped numbers are of two cores."""
     module = _native.library().module
     isa = module.active_isa() if module is not None else "none"
-    rates = AVX512 if isa in ("avx512", "amx") else AVX2
+    rates = AVX512 if isa in ("avx512", "avx512bf16", "amx") else AVX2
     return rates.faster(cores() / 2, keep=("memory", "operation"))
 
 
