@@ -21,6 +21,10 @@ class Parallel {
   // on the number of threads. `flops_per_item` decides only how many items are
   // worth one task.
   virtual void For(int64_t items, double flops_per_item, const Body& body) = 0;
+
+  // How many threads there are, the calling one included: a hint at how finely
+  // to cut what is the same however it is cut.
+  virtual int64_t Threads() const = 0;
 };
 
 // Runs everything on the calling thread.
@@ -30,6 +34,7 @@ class SerialParallel final : public Parallel {
            const Body& body) override {
     if (items > 0) body(0, items);
   }
+  int64_t Threads() const override { return 1; }
 };
 
 }  // namespace bk

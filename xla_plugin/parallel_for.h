@@ -38,6 +38,7 @@ class ParallelFor final : public Parallel {
   // If `body` throws, the other ranges still run and one of the exceptions is
   // thrown again here.
   void For(int64_t items, double flops_per_item, const Body& body) override;
+  int64_t Threads() const override { return scheduler_.num_threads(); }
 
  private:
   Scheduler& scheduler_;

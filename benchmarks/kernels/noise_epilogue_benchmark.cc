@@ -73,7 +73,8 @@ void Layers::SumWithNoise(Parallel& parallel, float* out) const {
   const CpuKernels& kernels = *ActiveKernels().kernels;
   const std::vector<LiveExample<float>> live =
       FindLive(shape.batch, factor.data());
-  const Tiling tiling = ChooseTiling(1, shape.m, shape.n, kGemmColumns);
+  const Tiling tiling =
+      ChooseTiling(1, shape.m, shape.n, kGemmColumns, kEnoughTiles);
   const auto written = std::make_unique<std::atomic<int64_t>[]>(
       static_cast<size_t>(tiling.row_tiles));
   const auto run = [&](int64_t begin, int64_t end) {

@@ -35,18 +35,22 @@ struct Tiling {
   int64_t Tiles() const { return row_tiles * column_tiles; }
 };
 
-// Large tiles, as packing is paid once per tile, but smaller ones as long as
-// there are too few to keep several threads equally busy.
+// Tiles enough to keep any usual number of threads busy, and a thread among
+// few.
+inline constexpr int64_t kEnoughTiles = 16, kTilesPerThread = 4;
+
+// Large tiles, as packing is paid once per tile, and a page of a wide result is
+// looked up once per tile; but smaller ones as long as there are not `enough`.
 inline Tiling ChooseTiling(int64_t copies, int64_t m, int64_t n,
-                           int64_t max_columns) {
-  constexpr int64_t kEnoughTasks = 16, kStep = 48;
+                           int64_t max_columns, int64_t enough) {
+  constexpr int64_t kStep = 48;
   Tiling tiling = {};
   for (int64_t shrink : {1, 2, 4, 8, 16}) {
     const int64_t narrower = std::min<int64_t>(shrink, 4);
     const int64_t rows = EvenPart(m, kGemmRows / (shrink / narrower), kStep);
     const int64_t columns = EvenPart(n, max_columns / narrower, kStep);
     tiling = {rows, columns, CeilDiv(m, rows), CeilDiv(n, columns)};
-    if (copies * tiling.Tiles() >= kEnoughTasks) break;
+    if (copies * tiling.Tiles() >= enough) break;
   }
   return tiling;
 }

@@ -56,6 +56,7 @@ class FarItems final : public Parallel {
     if (std::min(first_, begin) > 0) body(0, std::min(first_, begin));
     if (begin < items) body(begin, items);
   }
+  int64_t Threads() const override { return 4; }
 
  private:
   const int64_t last_;

@@ -127,6 +127,7 @@ class StripedParallel final : public Parallel {
     }
     for (std::thread& thread : threads) thread.join();
   }
+  int64_t Threads() const override { return threads_; }
 
  private:
   const int threads_;

@@ -40,7 +40,8 @@ void ClippedGemm(const CpuKernels& kernels, Parallel& parallel,
     return;
   }
   const Tiling tiling =
-      ChooseTiling(shape.weights, shape.m, shape.n, kGemmColumns);
+      ChooseTiling(shape.weights, shape.m, shape.n, kGemmColumns,
+                   kTilesPerThread * parallel.Threads());
   const GemmTask<T> whole = {.lhs = lhs,
                              .rhs = rhs,
                              .live = live.data(),

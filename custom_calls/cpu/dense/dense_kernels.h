@@ -24,7 +24,7 @@ inline constexpr int64_t kMaxGramDepth = Registers<64>::kGramDepth;
 // 36 KB of floats, stay in L2, a panel of rhs in L1 if it fits. Tile registers
 // take kGemmStrip columns and kTileGemmDepth rows at a time.
 inline constexpr int64_t kGemmRows = 192;
-inline constexpr int64_t kGemmColumns = 384;
+inline constexpr int64_t kGemmColumns = 768;
 inline constexpr int64_t kGemmStrip = 96;
 inline constexpr int64_t kGemmDepth = 192;
 inline constexpr int64_t kTileGemmDepth = 320;

@@ -74,9 +74,9 @@ void DirectNorm(const CpuKernels& kernels, Parallel& parallel,
     std::fill_n(sq_norm_upper, shape.batch, Acc{0});
     return;
   }
-  const Tiling tiling =
-      ChooseTiling(shape.batch * shape.weights, shape.d, shape.p,
-                   FitsOneBlock(shape) ? kGemmColumns : kDirectColumns);
+  const Tiling tiling = ChooseTiling(
+      shape.batch * shape.weights, shape.d, shape.p,
+      FitsOneBlock(shape) ? kGemmColumns : kDirectColumns, kEnoughTiles);
   const std::vector<double> squares =
       ProductSquares<T>(kernels, parallel, shape, tiling, a, g, nullptr);
   const std::vector<double> spreads =

@@ -28,8 +28,8 @@ void PerSampleGrad(const CpuKernels& kernels, Parallel& parallel,
     std::fill_n(sq_norm_upper, shape.batch, Acc{0});
     return;
   }
-  const Tiling tiling =
-      ChooseTiling(shape.batch * shape.weights, shape.d, shape.p, kGemmColumns);
+  const Tiling tiling = ChooseTiling(shape.batch * shape.weights, shape.d,
+                                     shape.p, kGemmColumns, kEnoughTiles);
   const std::vector<double> squares =
       ProductSquares(kernels, parallel, shape, tiling, a, g, grad);
 
