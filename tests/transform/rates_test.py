@@ -180,7 +180,13 @@ def test_defaults_follow_the_instruction_set(monkeypatch):
     library = types.SimpleNamespace()
     monkeypatch.setattr("bk_jax._native.library", lambda: library)
     monkeypatch.setattr(machine_rates, "cores", lambda: 8)
-    for isa, expected in {"baseline": AVX2, "avx2": AVX2, "avx512": AVX512, "avx512bf16": AVX512, "amx": AVX512}.items():
+    for isa, expected in {
+        "baseline": AVX2,
+        "avx2": AVX2,
+        "avx512": AVX512,
+        "avx512bf16": AVX512,
+        "amx": AVX512,
+    }.items():
         library.module = types.SimpleNamespace(active_isa=lambda isa=isa: isa)
         found = current_rates()
         assert (found.source, found.product) == (expected.source, 4 * expected.product)
