@@ -24,7 +24,7 @@ LAYERS = (
     ("summing", "fitting"),
     ("grad_fn",),
     ("api", "updates"),
-    ("privacy", "peft", "overhead"),
+    ("privacy", "peft", "overhead", "interop"),
     ("sampling", "audit"),
     ("training",),
 )

@@ -1,0 +1,10 @@
+"""Private gradients behind the functions that other libraries' users call.
+
+| module | stands for |
+|---|---|
+| `bk_jax.nnx` | `nnx.value_and_grad` of Flax |
+| `bk_jax.equinox` | `eqx.filter_value_and_grad` |
+
+Nothing below knows a library. Each module here turns a call with the library's objects into one with
+trees of arrays, and imports the library when it is itself imported.
+"""
