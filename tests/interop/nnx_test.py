@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from support.process import run_python
 
 import bk_jax
 from bk_jax import audit, sampling
@@ -317,19 +316,3 @@ def test_a_loop_over_parts_wants_trees():
 def test_unknown_options_are_errors():
     with pytest.raises(TypeError, match="unexpected keyword argument 'holomorphic'"):
         bk_jax.nnx.value_and_grad(loss_fn, holomorphic=True)
-
-
-@pytest.mark.parametrize("library", ["flax", "equinox"])
-def test_a_library_that_is_missing_is_named(library):
-    run_python(f"""
-        import sys
-        sys.modules["{library}"] = None
-        import bk_jax
-        from bk_jax import *
-        try:
-            bk_jax.{"nnx" if library == "flax" else library}
-        except ImportError as error:
-            assert "the package {library}: pip install {library}" in str(error), error
-        else:
-            raise AssertionError
-    """)

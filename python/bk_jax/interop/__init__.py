@@ -4,7 +4,8 @@
 |---|---|
 | `bk_jax.nnx` | `nnx.value_and_grad` of Flax |
 | `bk_jax.equinox` | `eqx.filter_value_and_grad` |
+| `bk_jax.interop.jax_privacy` | `jax_privacy.clipped_grad` |
 
 Nothing below knows a library. Each module here turns a call with the library's objects into one with
-trees of arrays, and imports the library when it is itself imported.
+trees of arrays.
 """
