@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bk_jax import ops, optimizers, random
     from bk_jax._diagnose import diagnose
     from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
-    from bk_jax.exporting import register_custom_calls
+    from bk_jax.exporting import export_step, register_custom_calls
     from bk_jax.interop import equinox as equinox
     from bk_jax.interop import nnx as nnx
     from bk_jax.overhead import calibrate, tax
@@ -28,6 +28,7 @@ __all__ = [
     "clipped_value_and_grad",
     "diagnose",
     "dp_value_and_grad",
+    "export_step",
     "ops",
     "optimizers",
     "private_update",
@@ -46,6 +47,7 @@ _FUNCTIONS = {
     "clipped_value_and_grad": "api",
     "diagnose": "_diagnose",
     "dp_value_and_grad": "api",
+    "export_step": "exporting",
     "private_update": "updates",
     "register_custom_calls": "exporting",
     "tax": "overhead",
