@@ -49,14 +49,12 @@ class Adapted(DPValueAndGrad):
         grad_fn, call = self._pure(args, kwargs)
         return grad_fn(*call.args, key=key, is_padding_example=is_padding_example, **call.kwargs)
 
-    def sums_in_order(
+    def sums_of(
         self, args: Any, kwargs: Any, is_padding_example: Any, *, in_order: bool
     ) -> ClippedSums:
         """As in `DPValueAndGrad`."""
         grad_fn, call = self._pure(args, kwargs)
-        return grad_fn.sums_in_order(
-            call.args, dict(call.kwargs), is_padding_example, in_order=in_order
-        )
+        return grad_fn.sums_of(call.args, dict(call.kwargs), is_padding_example, in_order=in_order)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """What happens to every parameter, why, and what it costs; computes nothing."""
