@@ -3,18 +3,41 @@
     python tools/peers.py [jax] [torch]
 
 Each is made from its lock, requirements-peers-*.lock, if it is not there or the lock changed. The first
-takes 1 GB; it also holds transformers, for Hugging Face's Flax classes. The second takes 5 GB: torch
-does not load without the CUDA libraries that its wheel names. Who has a CPU wheel of the same version
-(PIP_FIND_LINKS, PIP_INDEX_URL) still gets those libraries, unused.
+takes 1 GB; it also holds transformers, for Hugging Face's Flax classes, and pytest, for tests/peers. The
+second takes 5 GB: torch does not load without the CUDA libraries that its wheel names. Who has a CPU
+wheel of the same version (PIP_FIND_LINKS, PIP_INDEX_URL) still gets those libraries, unused.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
-from environments import ROOT, make_environment
+from environments import ROOT, make_environment, python_of
 
 NAMES = ("jax", "torch")
+TESTS = "tests/peers"
+
+
+def venv_of(name: str) -> Path:
+    """The folder of an environment."""
+    return ROOT / f".venv-peers-{name}"
+
+
+def make(name: str) -> None:
+    """Installs exactly what the lock says; does nothing when that is there already."""
+    make_environment(venv_of(name), ROOT / f"requirements-peers-{name}.lock")
+
+
+def pytest_command() -> list[str]:
+    """Runs the tests that need the libraries of the first environment."""
+    return [str(python_of(venv_of("jax"))), "-m", "pytest", TESTS]
+
+
+def test_environment() -> dict[str, str]:
+    """Variables under which bk_jax is found in the checkout."""
+    return {**os.environ, "PYTHONPATH": str(ROOT / "python")}
 
 
 def main() -> None:
@@ -22,7 +45,7 @@ def main() -> None:
     if not set(wanted) <= set(NAMES):
         sys.exit(f"{__doc__}\nenvironments are {' and '.join(NAMES)}")
     for name in wanted:
-        make_environment(ROOT / f".venv-peers-{name}", ROOT / f"requirements-peers-{name}.lock")
+        make(name)
 
 
 if __name__ == "__main__":

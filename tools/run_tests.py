@@ -2,8 +2,9 @@
 
     python tools/run_tests.py cpp py oldest [--pytest arguments for pytest]
 
-`cpp`: GoogleTest; `py`: pytest; `oldest`: the transform's tests again, on the oldest JAX; `gpu`: small
-programs compiled for GPUs that are not there; `gpu-all`: large ones too.
+`cpp`: GoogleTest; `py`: pytest; `oldest`: the transform's tests again, on the oldest JAX; `peers`:
+what stands in for functions of other libraries, beside those libraries; `gpu`: small programs compiled
+for GPUs that are not there; `gpu-all`: large ones too.
 Where there is a CUDA toolkit `cpp` and `py` hold what needs one; `cuda` is that alone.
 Every suite runs even if another one fails. A target that does not build counts as a failed test.
 """
@@ -11,10 +12,12 @@ Every suite runs even if another one fails. A target that does not build counts 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,11 +25,12 @@ from xml.etree import ElementTree
 import bazel
 import gpu_environment
 import oldest_jax
+import peers
 
 # Tests mostly trace and compile, on one core each: two processes take half the time of one. Each
 # costs a start of JAX and its memory, so there are not more than eight.
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
-SUITES = ("cpp", "py", "oldest", "cuda", "gpu", "gpu-all")
+SUITES = ("cpp", "py", "oldest", "peers", "cuda", "gpu", "gpu-all")
 # All about GPUs: kernels, handlers, the module, their tests, emulated and not.
 CUDA_TARGETS = (
     "//custom_calls/cuda/...",
@@ -110,12 +114,26 @@ def run_cuda() -> Count:
 def run_oldest() -> Count:
     """Runs the tests of the transform in the environment of the oldest JAX."""
     print("Tests of the transform on the oldest JAX:", flush=True)
+    command = oldest_jax.pytest_command(*oldest_jax.TESTS)
+    return _run_elsewhere(oldest_jax.make_environment, command, oldest_jax.environment())
+
+
+def run_peers() -> Count:
+    """Runs the tests that need other libraries in their environment."""
+    print("Tests beside other libraries:", flush=True)
+    make = functools.partial(peers.make, "jax")
+    return _run_elsewhere(make, peers.pytest_command(), peers.test_environment())
+
+
+def _run_elsewhere(
+    make: Callable[[], None], command: list[str], environment: dict[str, str]
+) -> Count:
     try:
-        oldest_jax.make_environment()
+        make()
     except subprocess.CalledProcessError as error:
-        print(f"the environment of the oldest JAX could not be made: {error}", flush=True)
+        print(f"the environment of these tests could not be made: {error}", flush=True)
         return Count(failed=1)
-    return _run_pytest(oldest_jax.pytest_command(*oldest_jax.TESTS), oldest_jax.environment())
+    return _run_pytest(command, environment)
 
 
 def run_gpu(*arguments: str) -> Count:
@@ -151,7 +169,7 @@ def main() -> None:
     parser.add_argument("--configs", nargs="+", default=[None], help="of Bazel, for the C++ tests")
     parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="pytest arguments")
     arguments = parser.parse_args()
-    if arguments.configs == [None] and not set(arguments.suites) <= {"oldest", "gpu", "gpu-all"}:
+    if arguments.configs == [None] and {"cpp", "py", "cuda"} & set(arguments.suites):
         say_what_is_left_out()
     total = Count()
     if "cuda" in arguments.suites:
@@ -166,6 +184,8 @@ def main() -> None:
         total += run_gpu("-m", "not slow")
     if "gpu-all" in arguments.suites:
         total += run_gpu(*arguments.pytest)
+    if "peers" in arguments.suites:
+        total += run_peers()
     sys.stderr.flush()
     if total.skipped:
         print(f"{total.skipped} skipped")

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from bk_jax import ops, optimizers, random
     from bk_jax._diagnose import diagnose
     from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
-    from bk_jax.exporting import register_custom_calls
+    from bk_jax.exporting import export_step, register_custom_calls
+    from bk_jax.interop import equinox as equinox
+    from bk_jax.interop import nnx as nnx
     from bk_jax.overhead import calibrate, tax
     from bk_jax.program.shared_data import BatchSizedConstantWarning
     from bk_jax.updates import private_update
@@ -26,6 +28,7 @@ __all__ = [
     "clipped_value_and_grad",
     "diagnose",
     "dp_value_and_grad",
+    "export_step",
     "ops",
     "optimizers",
     "private_update",
@@ -44,17 +47,25 @@ _FUNCTIONS = {
     "clipped_value_and_grad": "api",
     "diagnose": "_diagnose",
     "dp_value_and_grad": "api",
+    "export_step": "exporting",
     "private_update": "updates",
     "register_custom_calls": "exporting",
     "tax": "overhead",
 }
-_MODULES = ("ops", "optimizers", "random")
+# Those of other libraries are not in `__all__`: `import *` must do without the libraries.
+_MODULES = {
+    "equinox": "interop.equinox",
+    "nnx": "interop.nnx",
+    "ops": "ops",
+    "optimizers": "optimizers",
+    "random": "random",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when they are asked for: `bk-hlo` does without JAX."""
     if name in _MODULES:
-        return importlib.import_module(f"bk_jax.{name}")
+        return importlib.import_module(f"bk_jax.{_MODULES[name]}")
     if name not in _FUNCTIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(importlib.import_module(f"bk_jax.{_FUNCTIONS[name]}"), name)
@@ -63,4 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

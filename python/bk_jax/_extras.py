@@ -1,4 +1,4 @@
-"""Packages that only a training run needs: imported when used, with help when they are missing."""
+"""Packages that the core does without: imported when used, with help when they are missing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import importlib
 from typing import Any
 
 
-def require(module: str, package: str) -> Any:
-    """Imports `module`, or says which extra of bk_jax brings it."""
+def require(module: str, package: str, install: str = '"bk_jax[train]"') -> Any:
+    """Imports `module`, or says what to install: by default the extra of bk_jax that brings it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            f'this needs the package {package}: pip install "bk_jax[train]" brings it.', name=module
+            f"this needs the package {package}: pip install {install} brings it.", name=module
         ) from error

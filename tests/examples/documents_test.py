@@ -18,7 +18,7 @@ def test_python_runs_as_it_stands(path):
 
 @pytest.mark.parametrize("name", RUN_ELSEWHERE)
 def test_what_runs_elsewhere_has_a_test_there(name):
-    """A document that needs eight devices: it exists, has Python, and the named test runs it."""
+    """It needs eight devices, or another library: it has Python, and the named test runs it."""
     (document,) = [d for d in DOCUMENTS if d.name == name]
     assert python_blocks(document)
     file, test = RUN_ELSEWHERE[name].split("::")

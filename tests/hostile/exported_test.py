@@ -44,9 +44,7 @@ def step(w, x, key):
 @pytest.fixture
 def program(tmp_path):
     """A file with an exported step, its arguments and its result."""
-    calls = bk_jax.register_custom_calls()
-    checks = [export.DisabledSafetyCheck.custom_call(name) for name in calls]
-    exported = export.export(jax.jit(step), disabled_checks=checks)(W, X, KEY)
+    exported = bk_jax.export_step(jax.jit(step))(W, X, KEY)
     path = tmp_path / "program.npz"
     code = np.frombuffer(exported.mlir_module_serialized, np.uint8)
     expected = exported.call(W, X, KEY)[1]["kernel"]
@@ -66,6 +64,90 @@ def test_the_line_is_needed(program):
     """The day on which it is not, the documents can say so."""
     with pytest.raises(AssertionError, match="No FFI handler registered for bk_"):
         run_python(LOAD.format(imports="import bk_jax"), PROGRAM=str(program))
+
+
+@pytest.mark.native
+def test_without_the_names_jax_refuses():
+    """The day on which it does not, `export_step` has one thing less to do."""
+    with pytest.raises(
+        ValueError, match="custom calls whose targets have no compatibility guarantees"
+    ):
+        export.export(jax.jit(step))(W, X, KEY)
+
+
+def test_a_program_for_another_platform_is_plain_jax():
+    exported = bk_jax.export_step(jax.jit(step), platforms=["tpu"])(W, X, KEY)
+    assert exported.platforms == ("tpu",)
+    assert "custom_call @bk_" not in exported.mlir_module()
+
+
+def test_checks_of_ones_own_are_left_out_as_well():
+    own = export.DisabledSafetyCheck.platform()
+    exported = bk_jax.export_step(jax.jit(step), disabled_checks=[own])(W, X, KEY)
+    assert own in exported.disabled_safety_checks
+
+
+def test_a_callback_is_refused_with_a_way_out():
+    def shown(w, x, key):
+        value, grads = step(w, x, key)
+        jax.debug.print("{}", value)
+        return value, grads
+
+    with pytest.raises(NotImplementedError, match="calls Python functions while it runs") as info:
+        bk_jax.export_step(jax.jit(shown))(W, X, KEY)
+    assert str(info.value).endswith("Export it without them.")
+
+
+@pytest.mark.parametrize("place", ["position", "name"])
+def test_keys_of_ours_are_refused_with_a_way_out(place):
+    def with_key(w, x, state):
+        return bk_jax.dp_value_and_grad(loss_fn)(w, x, key=state["key"])
+
+    state = {"key": bk_jax.random.key()}
+    args, kwargs = ((state,), {}) if place == "position" else ((), {"state": state})
+    name = "2/key" if place == "position" else "state/key"
+    with pytest.raises(TypeError, match=f"argument '{name}' is a key of bk_jax.random") as info:
+        bk_jax.export_step(jax.jit(with_key))(W, X, *args, **kwargs)
+    assert "jax.random.wrap_key_data(data, impl=bk_jax.random.CHACHA20)" in str(info.value)
+
+
+def test_several_devices():
+    run_python(
+        """
+        import jax, jax.numpy as jnp, numpy as np
+        import bk_jax
+        from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+        grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(jnp.tanh(x @ w)))
+        w, x = np.ones((3, 4), np.float32), np.arange(24, dtype=np.float32).reshape(8, 3)
+
+        def shardings(kind):
+            mesh = jax.make_mesh((2,), ("data",), axis_types=(kind,))
+            return mesh, (NamedSharding(mesh, P()), NamedSharding(mesh, P("data")))
+
+        def same(exported, ins):
+            assert exported.nr_devices == 2
+            got = exported.call(*map(jax.device_put, (w, x), ins))[1]
+            np.testing.assert_allclose(got, grad_fn(w, x)[1], rtol=1e-5)
+
+        mesh, ins = shardings(AxisType.Auto)
+        assert bk_jax.export_step(jax.jit(grad_fn))(w, x).nr_devices == 1
+        try:
+            bk_jax.export_step(jax.jit(grad_fn, in_shardings=ins))(w, x)
+        except NotImplementedError as error:
+            assert "Export a step of one device, a step inside jax.shard_map" in str(error), error
+        else:
+            raise AssertionError
+        specs = (P(), P("data"))
+        mapped = jax.shard_map(grad_fn, mesh=mesh, in_specs=specs, out_specs=(P(), P()))
+        same(bk_jax.export_step(jax.jit(mapped, in_shardings=ins))(w, x), ins)
+
+        mesh, ins = shardings(AxisType.Explicit)
+        with jax.set_mesh(mesh):
+            same(bk_jax.export_step(jax.jit(grad_fn, in_shardings=ins))(w, x), ins)
+        """,
+        XLA_FLAGS="--xla_force_host_platform_device_count=2",
+    )
 
 
 @pytest.mark.native

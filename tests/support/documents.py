@@ -9,7 +9,10 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 # Documents whose Python needs another process than that of the tests, and the test that runs it.
-RUN_ELSEWHERE = {"devices.md": "tests/devices/meshes_test.py::test_the_recipes_of_the_page_run"}
+RUN_ELSEWHERE = {
+    "devices.md": "tests/devices/meshes_test.py::test_the_recipes_of_the_page_run",
+    "jax_privacy.md": "tests/peers/jax_privacy_test.py::test_the_lines_of_the_page_run",
+}
 
 
 def python_blocks(path: Path) -> list[str]:

@@ -59,6 +59,12 @@ def accumulated(grad_fn: DPValueAndGrad) -> Accumulated:
       empty iterable yields pure noise. If an argument is a PRNG key for the loss (`prng_argnum`),
       the number of the part is folded into it.
     """
+    if type(grad_fn) is not DPValueAndGrad:
+        raise TypeError(
+            "accumulated needs what bk_jax.dp_value_and_grad returns, with parameters as a tree of "
+            f"arrays, got a {type(grad_fn).__name__}. Split the model first, as in docs/interop.md, or "
+            "let microbatch_size divide the batch inside the step."
+        )
     signature = grad_fn.signature
     if signature.argnums != (0,) or signature.batch_argnums != (1,) or not grad_fn.single:
         raise ValueError(
