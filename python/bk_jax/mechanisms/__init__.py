@@ -1,4 +1,4 @@
-"""Mechanisms beside independent noise: noise that is correlated over steps.
+"""Mechanisms beside independent noise: noise that is correlated over steps, and adaptive clipping.
 
     noise = mechanisms.BandedInverse.square_root(bands=8)
     participation = mechanisms.MinSeparation(steps=1000, separation=100)
@@ -7,6 +7,8 @@
 Each says what it stores, and which event of `dp_accounting` a run with it is. docs/mechanisms.md
 """
 
+from bk_jax.mechanisms.adam_bc import adam_bc
+from bk_jax.mechanisms.adaptive_clipping import AdaptiveClipping
 from bk_jax.mechanisms.noise import (
     BandedInverse,
     BandedToeplitz,
@@ -23,6 +25,7 @@ from bk_jax.mechanisms.participation import (
 from bk_jax.mechanisms.release import CorrelatedRelease, correlated, recent_keys
 
 __all__ = [
+    "AdaptiveClipping",
     "BandedInverse",
     "BandedToeplitz",
     "BufferedToeplitz",
@@ -33,6 +36,7 @@ __all__ = [
     "MinSeparation",
     "Participation",
     "SingleParticipation",
+    "adam_bc",
     "correlated",
     "recent_keys",
 ]

@@ -138,7 +138,8 @@ def rehearse(take_step: TakeStep, state: State, loader: Loader) -> None:
     This compiles everything, and a mistake in the loss shows up before a step is paid for. It uses
     no example and no key of the ledger.
     """
-    nobody = dataclasses.replace(loader.sampler, batch_size=NOBODY)
+    sampler: Any = loader.sampler
+    nobody = dataclasses.replace(sampler, batch_size=NOBODY)
     keys = [bk_jax.random.key(), bk_jax.random.key()]
     copied = State(state.params, _copy(state.optimizer_state))
     take_step(copied, dataclasses.replace(loader, sampler=nobody), Step(0, *keys))
