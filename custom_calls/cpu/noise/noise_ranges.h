@@ -62,9 +62,10 @@ class NoiseRanges {
   double MeanSize() const { return PartSize(length_); }
 
   NoiseRange operator[](int64_t item) const {
-    const int64_t row = item / Parts(length_);
+    const int64_t parts = std::max<int64_t>(Parts(length_), 1);
+    const int64_t row = item / parts;
     const int64_t first = RowPosition(row);
-    const PositionRange range = PartOf(first, length_, item % Parts(length_));
+    const PositionRange range = PartOf(first, length_, item % parts);
     return {static_cast<uint64_t>(range.begin),
             row * length_ + range.begin - first, range.end - range.begin};
   }
