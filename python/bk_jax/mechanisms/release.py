@@ -110,6 +110,14 @@ class CorrelatedRelease:
         made = jax.tree_util.tree_unflatten(treedef, leaves)
         return silent.release(made, like=sums if like is None else like), state
 
+    def skip(self, params: Any, state: Any, *, keys: jax.Array, step: Any) -> Any:
+        """The state after a step that was paid for and whose gradients were lost.
+
+        Its noise may have been seen, so its draw stays part of the noise of later steps.
+        """
+        nothing = jax.tree_util.tree_map(jnp.zeros_like, params)
+        return self.release(nothing, state, keys=keys, step=step)[1]
+
 
 def recent_keys(key: jax.Array, step: Any, count: int) -> jax.Array:
     """The noise keys of the last `count` steps, newest first, for a run without a ledger.

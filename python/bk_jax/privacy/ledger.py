@@ -98,6 +98,7 @@ def open_ledger(
         opening.check_plan(where, file.record, plan)
         opening.check_checkpoint(where, file.record, checkpoint, forfeit)
         if fork:
+            opening.check_fork(where, file.record)
             return Ledger(create_file(where, file.record.forked, replace=True))
         held.pop_all()
     return Ledger(file)

@@ -11,6 +11,7 @@ import numpy as np
 
 import bk_jax.random
 from bk_jax.privacy import checks
+from bk_jax.privacy.correlated_plan import CorrelatedPlan
 from bk_jax.privacy.ledger_file import LedgerFile, create_file
 from bk_jax.privacy.place import Place
 from bk_jax.privacy.plans import Plan, to_fields
@@ -65,6 +66,15 @@ def check_place(file: LedgerFile) -> None:
             "was moved here from another disk or machine, or restored from a backup: the steps on "
             "record stay counted, and the keys are new. What the original takes from now on, or took "
             "after the copy was made, is not counted here."
+        )
+
+
+def check_fork(path: Path, record: Record) -> None:
+    """Correlated noise needs the draws of earlier steps, whose keys a fork gives up."""
+    if record.steps and isinstance(record.plan, CorrelatedPlan):
+        raise LedgerError(
+            f"{path} has {record.steps} steps whose noise is correlated with that of later steps, and a "
+            "fork has new keys: it could not make that noise. Go on with the original file, where it is."
         )
 
 
