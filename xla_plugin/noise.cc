@@ -2,10 +2,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace bk {
+namespace {
+
+std::string Listed(ffi::Span<const int64_t> sizes) {
+  return absl::StrCat("(", absl::StrJoin(sizes, ","), ")");
+}
+
+}  // namespace
 
 absl::Status NoiseCall::ReadWord(const char* name, uint32_t* word) const {
   const auto value = attributes_.Integer(name);
@@ -34,6 +43,48 @@ absl::Status NoiseCall::CheckWord(const char* name, int64_t value,
     return Mismatch(Attribute(name), "0 <= value < 2^32", absl::StrCat(value));
   }
   *word = static_cast<uint32_t>(value);
+  return absl::OkStatus();
+}
+
+absl::Status BlockNoiseCall::CheckArrays(const std::vector<int64_t>& terms) {
+  std::vector<int64_t> keys = terms;
+  keys.push_back(kKeyWords);
+  BK_RETURN_IF_ERROR(ReadWord("stream", &stream));
+  BK_RETURN_IF_ERROR(CheckShape(key, ffi::U32, keys));
+  BK_RETURN_IF_ERROR(CheckShape(stddev, AccumulatorType(x), terms));
+  const auto rank = static_cast<int64_t>(x.dims.size());
+  BK_RETURN_IF_ERROR(CheckShape(start, ffi::S32, {rank}));
+  BK_RETURN_IF_ERROR(CheckShape(out, x.type, {x.dims.begin(), x.dims.end()}));
+  return ReadWhole();
+}
+
+absl::Status BlockNoiseCall::ReadWhole() {
+  const auto sizes = attributes_.IntegerList("whole");
+  if (!sizes.has_value()) {
+    return Mismatch(Attribute("whole"), "an attribute of int64 sizes", "none");
+  }
+  whole = *sizes;
+  if (whole.size() == x.dims.size()) return absl::OkStatus();
+  return Mismatch(Attribute("whole"), absl::StrCat(x.dims.size(), " sizes"),
+                  absl::StrCat(whole.size()));
+}
+
+absl::Status BlockNoiseCall::CheckBlock(
+    const std::vector<int64_t>& offset) const {
+  int64_t elements = 1;
+  for (size_t k = 0; k < offset.size(); ++k) {
+    if (offset[k] < 0 || offset[k] > whole[k] - x.dims[k]) {
+      return Mismatch(start,
+                      absl::StrCat("a block of size ", Listed(x.dims),
+                                   " within whole=", Listed(whole)),
+                      Listed(offset));
+    }
+    if (__builtin_mul_overflow(elements, std::max<int64_t>(whole[k], 1),
+                               &elements)) {
+      return Mismatch(Attribute("whole"), "less than 2^63 elements",
+                      Listed(whole));
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -30,6 +30,31 @@ struct NoiseCall : Call {
   absl::Status CheckWord(const char* name, int64_t value, uint32_t* word) const;
 };
 
+// Noise for x, the block at `start` of an array of shape `whole`. `start` is an
+// operand, because one program runs on all devices and each has its own block.
+struct BlockNoiseCall : NoiseCall {
+  using NoiseCall::NoiseCall;
+  Buffer x = Operand("x");            // any shape
+  Buffer key = Operand("key");        // [8], or [terms, 8]
+  Buffer stddev = Operand("stddev");  // [], or [terms]
+  Buffer start = Operand("start");    // [rank of x]
+  Buffer out = Result("out");         // like x; may be x
+  uint32_t stream = 0;
+  ffi::Span<const int64_t> whole;
+
+  const Buffer& Typed() const { return x; }
+
+  // All but where the block lies; the noise of each of `terms` has a key.
+  absl::Status CheckArrays(const std::vector<int64_t>& terms);
+
+  // offset + size <= whole in every dimension, and positions fit into 63 bits.
+  // An overlap would use noise twice, so nothing is clamped.
+  absl::Status CheckBlock(const std::vector<int64_t>& offset) const;
+
+ private:
+  absl::Status ReadWhole();
+};
+
 }  // namespace bk
 
 #endif  // BK_JAX_XLA_PLUGIN_NOISE_H_

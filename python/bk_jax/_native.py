@@ -42,12 +42,19 @@ TARGETS = (
     "bk_conv_sum",
     "bk_gaussian",
     "bk_gaussians",
+    "bk_banded_gaussian",
     "bk_chacha_bits",
     "bk_noisy_update",
     "bk_after",
 )
 # XLA's own code does this on a GPU.
-ON_CPUS_ALONE = ("bk_squared_norms", "bk_gaussians", "bk_noisy_update", "bk_after")
+ON_CPUS_ALONE = (
+    "bk_squared_norms",
+    "bk_gaussians",
+    "bk_banded_gaussian",
+    "bk_noisy_update",
+    "bk_after",
+)
 REBUILD = (
     "Build it with `make setup` in a checkout, or reinstall with "
     "`pip install --force-reinstall bk_jax`."

@@ -35,11 +35,14 @@ NOISE_TAG = 0x626B6A78
 def add_noise(
     sums: Sequence[jax.Array], key: Any, stddev: Any, manual: Manual = NOT_MANUAL
 ) -> list[jax.Array]:
-    """Adds `N(0, stddev^2)` to every element; array number `i` draws from stream `i` of the key."""
+    """Adds `N(0, stddev^2)` to every element; array number `i` draws from stream `i` of the key.
+
+    With several keys and as many deviations, `[terms]`, it adds the draws of all of them.
+    """
     words = own_words(key, sums)
     if manual:
         return [_add_to_part(total, words, stddev, i, manual) for i, total in enumerate(sums)]
-    noisy = _add_together(sums, words, stddev)
+    noisy = _add_together(sums, words, stddev) if words.ndim == 1 else {}
     dtypes = [accumulation_dtype(total.dtype) for total in sums]
     deviations = {dtype: jnp.asarray(stddev, dtype) for dtype in dict.fromkeys(dtypes)}
     return [
@@ -91,10 +94,10 @@ def _add_to_part(
     """The noise of this device's part inside a `shard_map`."""
     found = place(manual, total)
     if found is None:
-        return ops.gaussian(total, words, stddev, stream=stream)
+        return _draw(total, words, stddev, stream=stream)
     start, whole = found
     part = total.reshape(total.shape or (1,))
-    noisy = ops.gaussian(part, words, stddev, stream=stream, start=start, whole=whole)
+    noisy = _draw(part, words, stddev, stream=stream, start=start, whole=whole)
     return noisy.reshape(total.shape)
 
 
@@ -104,7 +107,8 @@ def _labels(total: jax.Array) -> list[str]:
 
 def _add_rule(total: jax.Array, words: jax.Array, stddev: jax.Array, *, stream: int) -> Rule:
     labels = " ".join(_labels(total))
-    return Rule((labels, "k", ""), (labels,), frozenset({"k"}))
+    terms = "t" if stddev.ndim else ""
+    return Rule((labels, f"{terms} k".strip(), terms), (labels,), frozenset({"k", *terms}))
 
 
 @sharded(_add_rule)
@@ -114,15 +118,21 @@ def _add(
     """Each device makes the noise of its own part, from the places of that part in the whole array."""
     labels = _labels(part)
     if not shards.over(*labels):
-        return ops.gaussian(part, words, stddev, stream=stream)
+        return _draw(part, words, stddev, stream=stream)
     sizes = list(zip(labels, part.shape, strict=True))
     start = jnp.stack([jnp.asarray(shards.start(*size), jnp.int32) for size in sizes])
     whole = tuple(length * shards.count(label) for label, length in sizes)
-    return ops.gaussian(part, words, stddev, stream=stream, start=start, whole=whole)
+    return _draw(part, words, stddev, stream=stream, start=start, whole=whole)
+
+
+def _draw(part: jax.Array, words: jax.Array, stddev: Any, **where: Any) -> jax.Array:
+    """The draw of one key, or of several."""
+    operation = ops.gaussian if words.ndim == 1 else ops.banded_gaussian
+    return operation(part, words, stddev, **where)
 
 
 def noise_key(key: Any) -> jax.Array:
-    """The ChaCha key `uint32[8]` behind a JAX key of any kind.
+    """The ChaCha key `uint32[8]` behind a JAX key of any kind; `[terms, 8]` for an array of keys.
 
     A key of `bk_jax.random` is taken as it is: noise has a domain of its own there. From another
     key 256 bits are drawn, which are no harder to guess than that key.
@@ -130,4 +140,6 @@ def noise_key(key: Any) -> jax.Array:
     key = jnp.asarray(key)
     if is_chacha(key):
         return jax.random.key_data(key)
+    if key.ndim and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        return jnp.stack([noise_key(one) for one in key])
     return jax.random.bits(jax.random.fold_in(key, NOISE_TAG), (KEY_WORDS,), jnp.uint32)

@@ -1,5 +1,8 @@
 // Noise for arrays of more than 2^32 elements: what the far end gets equals
 // what a block that begins there gets.
+#include <vector>
+
+#include "custom_calls/cpu/noise/banded_gaussian.h"
 #include "custom_calls/cpu/noise/gaussian.h"
 #include "custom_calls/reference/gaussian.h"
 #include "gtest/gtest.h"
@@ -34,6 +37,19 @@ TEST_P(NoiseOffsetsTest, LastElementsOfOneRow) {
                 reference::ToDouble(expected[k]));
     }
   });
+}
+
+TEST_P(NoiseOffsetsTest, LastElementsOfSeveralDraws) {
+  const int64_t size = kFar + (1 << 14) + 100, start = 0, few = 100;
+  const int64_t far_start = size - few;
+  const std::vector<NoiseTerm<float>> terms = {{kStream, 1}, {kStream, -0.5F}};
+  FarArray<float> x(size);
+  BandedGaussian<float>(kernels(), last_items_, terms,
+                        {1, &size, &start, &size}, x.data(), x.data());
+  Array<float> zeros(few), expected(few);
+  BandedGaussian<float>(kernels(), serial_, terms, {1, &few, &far_start, &size},
+                        zeros.data(), expected.data());
+  for (int64_t k = 0; k < few; ++k) ASSERT_EQ(x.Last(few)[k], expected[k]);
 }
 
 // Rows of a block of a larger matrix: position and place in memory differ.

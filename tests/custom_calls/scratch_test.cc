@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include "custom_calls/cpu/conv/conv_grad.h"
 #include "custom_calls/cpu/dense/clip_factor.h"
@@ -12,6 +13,7 @@
 #include "custom_calls/cpu/dense/ghost_norm.h"
 #include "custom_calls/cpu/dense/per_sample_grad.h"
 #include "custom_calls/cpu/dense/weighted_sum.h"
+#include "custom_calls/cpu/noise/banded_gaussian.h"
 #include "custom_calls/cpu/noise/gaussian.h"
 #include "custom_calls/cpu/sparse/clipped_scatter.h"
 #include "custom_calls/cpu/sparse/embedding_norm.h"
@@ -195,6 +197,12 @@ TEST_P(ScratchTest, OfNoiseAndClipFactorsIsNothing) {
                        x.data(), 1.0F, x.data());
             }),
             256);
+  const std::vector<NoiseTerm<float>> terms = {{kStream, 1}, {kStream, -0.5F}};
+  EXPECT_LT(AllocatedBy([&] {
+              BandedGaussian(kernels(), serial_, terms,
+                             {1, &size, &start, &size}, x.data(), x.data());
+            }),
+            512);
   EXPECT_LT(AllocatedBy([&] {
               ChachaWords(kernels(), serial_, kStream, 0, size, words.data());
             }),

@@ -31,6 +31,10 @@ OPERANDS = {
     "bk_weighted_sum": (ops.weighted_sum, [(2,), (2, NATIVE_ELEMENTS // 2)]),
     "bk_gaussian": (lambda x: ops.gaussian(x, KEY, 1.0), [(3, 4)]),
     "bk_gaussians": (lambda x, y: ops.gaussians([x, y], KEY, 1.0), [(3, 4), (5,)]),
+    "bk_banded_gaussian": (
+        lambda x: ops.banded_gaussian(x, np.stack([KEY, KEY + 1]), [1.0, -0.5]),
+        [(3, 4)],
+    ),
     "bk_after": (ops.after, [(2,), (3, 4)]),
     "bk_noisy_update": (
         lambda s, x, m: ops.noisy_update([Leaf(s, x, (m,))], KEY, NUMBERS, optimizer="momentum"),

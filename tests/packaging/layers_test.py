@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "python" / "bk_jax"
 
 # From the bottom up; what stands in one line does not import each other.
 LAYERS = (
-    ("_extras", "boxes", "relations", "sources", "hlo"),
+    ("_extras", "boxes", "checks", "relations", "sources", "hlo"),
     ("_compat", "paths"),
     ("_cuda_module", "_custom_call", "repeated", "sharding"),
     ("_native",),
@@ -23,7 +23,7 @@ LAYERS = (
     ("planning",),
     ("summing", "fitting"),
     ("grad_fn",),
-    ("api", "updates"),
+    ("api", "updates", "mechanisms"),
     ("privacy", "peft", "overhead", "interop"),
     ("sampling", "audit"),
     ("training",),

@@ -16,7 +16,7 @@ def numbers(monkeypatch):
     """Lets a test choose the 64-bit numbers that examples draw."""
 
     def choose(values):
-        monkeypatch.setattr(poisson, "_numbers", lambda key, n: np.asarray(values, np.uint64))
+        monkeypatch.setattr(poisson, "numbers", lambda key, n: np.asarray(values, np.uint64))
 
     return choose
 
@@ -66,7 +66,7 @@ def test_two_words_of_the_generator_make_a_number():
     key = bk_jax.random.key(1)
     bits = jax.jit(lambda key: jax.random.bits(key, (3, 2), "uint32"))
     high, low = np.asarray(bits(key)).T.astype(object)
-    assert poisson._numbers(key, 3).tolist() == (high * 2**32 + low).tolist()
+    assert poisson.numbers(key, 3).tolist() == (high * 2**32 + low).tolist()
 
 
 def test_a_batch_that_is_too_large_keeps_the_smallest_numbers(numbers):

@@ -75,7 +75,8 @@ def noise(x: jax.Array) -> Any:
     numbers = Numbers(stddev=1.0, scale=0.5, step=-0.1)
     updated = ops.noisy_update(leaves, KEY, numbers, optimizer="sgd")
     small = ops.gaussians([x[:900], x[:10], x], KEY, 1.0, streams=(2, 3, 4))
-    return noisy, ops.gaussian(x, KEY, 2.0, stream=1), small, words, updated
+    banded = ops.banded_gaussian(x, np.stack([KEY, KEY + 1]), [1.0, -0.5])
+    return noisy, ops.gaussian(x, KEY, 2.0, stream=1), small, words, updated, banded
 
 
 def programs() -> dict[str, Program]:

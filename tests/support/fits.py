@@ -45,12 +45,12 @@ def loss_fn(params: Any, batch: Any) -> jax.Array:
 def fit(
     directory: Path,
     loss: Callable[..., Any] | None = loss_fn,
-    plan: privacy.PrivacyPlan = PLAN,
+    plan: privacy.PrivacyPlan | privacy.CorrelatedPlan = PLAN,
     **options: Any,
 ) -> training.Result:
     """A run in a directory; options are those of the trainer."""
     quiet = {"console": rich.console.Console(file=io.StringIO()), "plot": False}
-    if plan.max_batch_size is None:
+    if getattr(plan, "max_batch_size", None) is None:
         options = {"physical_batch_size": 4} | options
     options = {"optimizer": OPTIMIZER, "checkpoint_every": 3} | quiet | options
     return training.fit(loss, PARAMS, DATA, plan=plan, directory=directory, **options)

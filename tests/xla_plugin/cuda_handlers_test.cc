@@ -181,8 +181,8 @@ XLA_FFI_Handler_Traits TraitsOf(XLA_FFI_Handler* handler) {
 
 TEST(CudaHandlerTraitsTest, EveryHandlerMayBeRecordedIntoACommandBuffer) {
   // XLA's own code stands for bk_squared_norms, bk_noisy_update and bk_after on
-  // a GPU, several bk_gaussian for bk_gaussians.
-  EXPECT_EQ(CudaTargets().size() + 4, CpuTargets().size());
+  // a GPU, several bk_gaussian for bk_gaussians and bk_banded_gaussian.
+  EXPECT_EQ(CudaTargets().size() + 5, CpuTargets().size());
   for (const auto& [name, target] : CudaTargets()) {
     EXPECT_EQ(CpuTargets().count(name), 1) << name;
     EXPECT_EQ(TraitsOf(target.handler),

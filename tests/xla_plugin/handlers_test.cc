@@ -388,6 +388,48 @@ TEST(GaussiansHandlerTest, IsTheNoiseOfEachArray) {
             "bk_gaussians: x: expected f32[8], got u32[8]");
 }
 
+std::string BandedGaussianError(const TestBuffer& x, const TestBuffer& key,
+                                const TestBuffer& stddev,
+                                const TestBuffer& start) {
+  const std::vector<int64_t> whole = {9, 3};
+  return std::string(RunCpu("bk_banded_gaussian", {x, key, stddev, start}, {x},
+                            {{"stream", 0}, {"whole", whole}})
+                         .message());
+}
+
+TEST(BandedGaussianHandlerTest, AddsTheDrawsOfItsKeys) {
+  TestBuffer x(ffi::F32, {2, 3}), y(ffi::F32, {2, 3}), start(ffi::S32, {2});
+  TestBuffer keys(ffi::U32, {2, 8}), stddevs(ffi::F32, {2});
+  TestBuffer key(ffi::U32, {8}), stddev(ffi::F32, {});
+  start.data<int32_t>()[0] = 4;
+  keys.data<uint32_t>()[8 + 3] = key.data<uint32_t>()[3] = 17;
+  stddevs.data<float>()[1] = *stddev.data<float>() = 2;
+  EXPECT_EQ(BandedGaussianError(x, keys, stddevs, start), "");
+  EXPECT_EQ(GaussianError({9, 3}, y, key, stddev, start, y), "");
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_NE(x.data<float>()[i], 0);
+    EXPECT_EQ(x.data<float>()[i], y.data<float>()[i]);
+  }
+}
+
+TEST(BandedGaussianHandlerTest, NamesOperationOperandExpectedAndGot) {
+  const ffi::DataType f32 = ffi::F32;
+  const TestBuffer x(f32, {2, 3});
+  const TestBuffer start(ffi::S32, {2});
+  EXPECT_EQ(BandedGaussianError(x, {ffi::U32, {3, 8}}, {f32, {2}}, start),
+            "bk_banded_gaussian: key: expected u32[2,8], got u32[3,8]");
+  EXPECT_EQ(BandedGaussianError(x, {ffi::U32, {8}}, {f32, {}}, start),
+            "bk_banded_gaussian: stddev: expected rank 1, got f32[]");
+  EXPECT_EQ(BandedGaussianError({ffi::BF16, {2, 3}}, {ffi::U32, {2, 8}},
+                                {f32, {2}}, start),
+            "bk_banded_gaussian: x: expected f32 or f64, got bf16");
+  TestBuffer far(ffi::S32, {2});
+  far.data<int32_t>()[0] = 8;
+  EXPECT_EQ(BandedGaussianError(x, {ffi::U32, {2, 8}}, {f32, {2}}, far),
+            "bk_banded_gaussian: start: expected a block of size (2,3) within "
+            "whole=(9,3), got (8,0)");
+}
+
 class NoisyUpdateHandlerTest : public testing::Test {
  protected:
   NoisyUpdateHandlerTest() {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "xla_plugin/noise.h"
 #include "xla_plugin/operation.h"
 #if defined(BK_PLATFORM_CUDA)
@@ -17,66 +16,13 @@
 namespace bk {
 namespace {
 
-std::string Listed(ffi::Span<const int64_t> sizes) {
-  return absl::StrCat("(", absl::StrJoin(sizes, ","), ")");
-}
-
-// x is the block at `start` of an array of shape `whole`. `start` is an
-// operand, because one program runs on all devices and each has its own block.
-struct GaussianCall : NoiseCall {
+struct GaussianCall : BlockNoiseCall {
   static constexpr char kName[] = "bk_gaussian";
-  using NoiseCall::NoiseCall;
-  Buffer x = Operand("x");            // any shape
-  Buffer key = Operand("key");        // [8]
-  Buffer stddev = Operand("stddev");  // []
-  Buffer start = Operand("start");    // [rank of x]
-  Buffer out = Result("out");         // like x; may be x
-  uint32_t stream = 0;
-  ffi::Span<const int64_t> whole;
-
-  const Buffer& Typed() const { return x; }
+  using BlockNoiseCall::BlockNoiseCall;
 
   absl::Status Check() {
-    BK_RETURN_IF_ERROR(ReadWord("stream", &stream));
-    BK_RETURN_IF_ERROR(CheckShape(key, ffi::U32, {kKeyWords}));
-    BK_RETURN_IF_ERROR(CheckShape(stddev, AccumulatorType(x), {}));
-    const auto rank = static_cast<int64_t>(x.dims.size());
-    BK_RETURN_IF_ERROR(CheckShape(start, ffi::S32, {rank}));
-    BK_RETURN_IF_ERROR(CheckShape(out, x.type, {x.dims.begin(), x.dims.end()}));
-    BK_RETURN_IF_ERROR(ReadWhole());
+    BK_RETURN_IF_ERROR(CheckArrays({}));
     return ReadBlock();
-  }
-
-  absl::Status ReadWhole() {
-    const auto sizes = attributes_.IntegerList("whole");
-    if (!sizes.has_value()) {
-      return Mismatch(Attribute("whole"), "an attribute of int64 sizes",
-                      "none");
-    }
-    whole = *sizes;
-    if (whole.size() == x.dims.size()) return absl::OkStatus();
-    return Mismatch(Attribute("whole"), absl::StrCat(x.dims.size(), " sizes"),
-                    absl::StrCat(whole.size()));
-  }
-
-  // offset + size <= whole in every dimension, and positions fit into 63 bits.
-  // An overlap would use noise twice, so nothing is clamped.
-  absl::Status CheckBlock(const std::vector<int64_t>& offset) const {
-    int64_t elements = 1;
-    for (size_t k = 0; k < offset.size(); ++k) {
-      if (offset[k] < 0 || offset[k] > whole[k] - x.dims[k]) {
-        return Mismatch(start,
-                        absl::StrCat("a block of size ", Listed(x.dims),
-                                     " within whole=", Listed(whole)),
-                        Listed(offset));
-      }
-      if (__builtin_mul_overflow(elements, std::max<int64_t>(whole[k], 1),
-                                 &elements)) {
-        return Mismatch(Attribute("whole"), "less than 2^63 elements",
-                        Listed(whole));
-      }
-    }
-    return absl::OkStatus();
   }
 
 #if defined(BK_PLATFORM_CUDA)

@@ -3,69 +3,14 @@
 #include <algorithm>
 
 #include "custom_calls/cpu/float_environment.h"
+#include "custom_calls/cpu/noise/noise_ranges.h"
 #include "custom_calls/cpu/pieces.h"
 
 namespace bk {
 namespace {
 
-// A block is a set of rows: runs of neighbours in the whole array.
-struct Rows {
-  int64_t axis;  // dimensions before it number the rows
-  int64_t count;
-  int64_t length;
-};
-
-Rows RowsOf(const BlockShape& shape) {
-  Rows rows = {shape.rank, 1, 1};
-  while (rows.axis > 0) {
-    --rows.axis;
-    rows.length *= shape.size[rows.axis];
-    if (shape.size[rows.axis] != shape.whole[rows.axis]) break;
-  }
-  for (int64_t k = 0; k < rows.axis; ++k) rows.count *= shape.size[k];
-  return rows;
-}
-
-// Where row `row` begins in the whole array.
-int64_t RowPosition(const BlockShape& shape, const Rows& rows, int64_t row) {
-  int64_t stride = 1;
-  int64_t position = 0;
-  for (int64_t k = shape.rank - 1; k >= 0; --k) {
-    int64_t index = shape.start[k];
-    if (k < rows.axis) {
-      index += row % shape.size[k];
-      row /= shape.size[k];
-    }
-    position += index * stride;
-    stride *= shape.whole[k];
-  }
-  return position;
-}
-
-// Positions are cut at multiples of kChunk, which is whole groups for every
-// type, so that no two tasks make the same group.
-constexpr int64_t kChunk = 64 * kGroupWords;
-
-struct Range {
-  int64_t begin, end;
-};
-
-// Part `part` of positions [begin, begin + length); the last may be empty.
-Range PartOf(int64_t begin, int64_t length, int64_t part) {
-  const int64_t cut = (begin / kChunk + part) * kChunk;
-  const int64_t end = begin + length;
-  return {std::min(std::max(begin, cut), end), std::min(cut + kChunk, end)};
-}
-
-int64_t Parts(int64_t length) { return length == 0 ? 0 : length / kChunk + 2; }
-
 // Vector operations per value, about; decides only what one task takes.
 constexpr double kFlopsPerValue = 16;
-
-double FlopsPerPart(int64_t length) {
-  return kFlopsPerValue *
-         static_cast<double>(std::clamp(length / 2, kGroupWords, kChunk));
-}
 
 }  // namespace
 
@@ -73,25 +18,21 @@ template <class T>
 void Gaussian(const CpuKernels& kernels, Parallel& parallel,
               const NoiseStream& stream, const BlockShape& shape, const T* x,
               Accumulator<T> stddev, T* out) {
-  const Rows rows = RowsOf(shape);
+  const NoiseRanges ranges(shape);
   if (stddev == 0) {
-    if (x != out) std::copy_n(x, rows.count * rows.length, out);
+    if (x != out) std::copy_n(x, ranges.Elements(), out);
     return;
   }
-  const int64_t parts = Parts(rows.length);
   const auto run = [&](int64_t begin, int64_t end) {
     const ScopedFloatEnvironment environment;
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t row = item / parts;
-      const int64_t first = RowPosition(shape, rows, row);
-      const Range range = PartOf(first, rows.length, item % parts);
-      const int64_t offset = row * rows.length + range.begin - first;
-      KernelsFor<T>(kernels).gaussian(
-          {stream, stddev, static_cast<uint64_t>(range.begin),
-           range.end - range.begin, x + offset, out + offset});
+      const NoiseRange range = ranges[item];
+      KernelsFor<T>(kernels).gaussian({stream, stddev, range.position,
+                                       range.count, x + range.offset,
+                                       out + range.offset});
     }
   };
-  parallel.For(rows.count * parts, FlopsPerPart(rows.length), run);
+  parallel.For(ranges.Count(), kFlopsPerValue * ranges.MeanSize(), run);
 }
 
 template void Gaussian(const CpuKernels&, Parallel&, const NoiseStream&,
@@ -112,7 +53,7 @@ void Gaussians(const CpuKernels& kernels, Parallel& parallel,
     }
     return;
   }
-  const Pieces pieces(arrays, kChunk);
+  const Pieces pieces(arrays, kNoiseChunk);
   const auto run = [&](int64_t begin, int64_t end) {
     const ScopedFloatEnvironment environment;
     for (int64_t item = begin; item < end; ++item) {
@@ -134,12 +75,12 @@ void ChachaWords(const CpuKernels& kernels, Parallel& parallel,
   const auto first = static_cast<int64_t>(position);
   const auto run = [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
-      const Range range = PartOf(first, count, item);
+      const PositionRange range = PartOf(first, count, item);
       kernels.chacha({stream, static_cast<uint64_t>(range.begin),
                       range.end - range.begin, out + range.begin - first});
     }
   };
-  parallel.For(Parts(count), FlopsPerPart(count), run);
+  parallel.For(Parts(count), kFlopsPerValue * PartSize(count), run);
 }
 
 }  // namespace bk

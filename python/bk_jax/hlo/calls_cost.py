@@ -104,6 +104,11 @@ def _tied_cross(call: Instruction, operands: Shapes) -> int:
     return 2 * examples * t * s * (p + 1)
 
 
+def _banded_gaussian(call: Instruction, operands: Shapes) -> int:
+    x, _, stddevs, _ = operands
+    return x.size * (2 * stddevs.size + 1)
+
+
 def _twice(operand: int) -> Callable[[Instruction, Shapes], int]:
     """One multiplication and one addition for every element of an operand."""
     return lambda call, operands: 2 * operands[operand].size
@@ -142,5 +147,6 @@ _MODELS: dict[str, Callable[[Instruction, Shapes], int]] = {
     "bk_clip_factor": _twice(0),
     "bk_gaussian": _twice(0),
     "bk_gaussians": _twice_from(2),
+    "bk_banded_gaussian": _banded_gaussian,
     "bk_noisy_update": _twice_from(2),
 }

@@ -6,6 +6,7 @@ whole batch; none is differentiable.
 """
 
 from bk_jax.ops.after import after
+from bk_jax.ops.banded_gaussian import banded_gaussian
 from bk_jax.ops.chacha import chacha_bits
 from bk_jax.ops.clip_factor import clip_factor
 from bk_jax.ops.clipped_gemm import clipped_gemm
@@ -28,6 +29,7 @@ from bk_jax.ops.weighted_sum import weighted_sum, weighted_sums
 __all__ = [
     "Window",
     "after",
+    "banded_gaussian",
     "chacha_bits",
     "clip_factor",
     "clipped_gemm",

@@ -53,7 +53,7 @@ def gaussian(
     True
     """
     check_key("gaussian", key)
-    start, whole = _check_part(x.shape, start, whole)
+    start, whole = check_part("gaussian", x.shape, start, whole)
     if x.dtype.name not in DTYPES:
         wide = gaussian(x.astype(jnp.float32), key, stddev, stream=stream, start=start, whole=whole)
         return wide.astype(x.dtype)
@@ -186,19 +186,22 @@ def _polynomial(coefficients: Sequence[str], x: jax.Array) -> jax.Array:
     return total
 
 
-def _check_part(
-    size: Sequence[int], start: Any, whole: Sequence[int] | None
+def check_part(
+    operation: str, size: Sequence[int], start: Any, whole: Sequence[int] | None
 ) -> tuple[jax.Array, Sequence[int]]:
+    """Where an array of shape `size` lies and in what, with defaults; an error if it cannot."""
     if (start is None) != (whole is None):
-        raise ValueError("gaussian expects start and whole together: where x lies, and in what.")
+        raise ValueError(
+            f"{operation} expects start and whole together: where x lies, and in what."
+        )
     if whole is None:
         return jnp.zeros(len(size), jnp.int32), size
     start = jnp.asarray(start, jnp.int32)
     fits = len(whole) == len(size) and all(n <= m for n, m in zip(size, whole, strict=True))
     if start.shape != (len(size),) or not fits:
         raise ValueError(
-            f"gaussian expects x to be a part of an array of shape whole, and start to have one entry "
-            f"per dimension; got x {tuple(size)}, whole {tuple(whole)}, start {start.shape}."
+            f"{operation} expects x to be a part of an array of shape whole, and start to have one "
+            f"entry per dimension; got x {tuple(size)}, whole {tuple(whole)}, start {start.shape}."
         )
     return start, whole
 

@@ -9,6 +9,7 @@ All accounting is done by `dp_accounting` (`pip install "bk_jax[train]"`); bk_ja
 """
 
 from bk_jax.privacy.calibration import plan
+from bk_jax.privacy.correlated_plan import CorrelatedPlan
 from bk_jax.privacy.ledger import Ledger, Step, open_ledger
 from bk_jax.privacy.privacy_plan import PrivacyPlan
 from bk_jax.privacy.privatizer import GaussianState, gaussian_privatizer
@@ -16,6 +17,7 @@ from bk_jax.privacy.record import LedgerError
 from bk_jax.privacy.shared import SharedLedger, open_shared_ledger
 
 __all__ = [
+    "CorrelatedPlan",
     "GaussianState",
     "Ledger",
     "LedgerError",

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from typing import Any
 
+from bk_jax.checks import choice, positive, whole_number
+
+__all__ = [
+    "ACCOUNTANTS",
+    "batch_size",
+    "choice",
+    "delta",
+    "max_batch_size",
+    "positive",
+    "supported",
+    "whole_number",
+]
+
 ACCOUNTANTS = ("pld", "rdp")
-
-
-def whole_number(name: str, value: Any, least: int) -> int:
-    """`value` as an int of at least `least`."""
-    try:
-        number = operator.index(value)
-    except TypeError as error:
-        raise TypeError(f"{name} must be a whole number, got {value!r}.") from error
-    if isinstance(value, bool) or number < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    return number
-
-
-def positive(name: str, value: Any) -> float:
-    """`value` as a finite float above 0."""
-    try:
-        number = float(operator.mul(value, 1.0))
-    except OverflowError:
-        number = math.inf
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a number, got {value!r}.") from error
-    if isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, got {value!r}.")
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{name} must be finite and above 0, got {number}.")
-    return number
 
 
 def delta(value: Any, num_examples: int) -> float:
@@ -67,12 +52,6 @@ def max_batch_size(value: Any, expected: float) -> int:
             'be cut. Take a larger one, or max_batch_size="auto".'
         )
     return number
-
-
-def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """`value` must be one of the names."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
 
 
 def supported(accountant: str, relation: str, truncated: bool) -> None:

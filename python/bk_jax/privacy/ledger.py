@@ -24,12 +24,13 @@ import jax
 import numpy as np
 
 import bk_jax.random
-from bk_jax.privacy import opening
+from bk_jax.privacy import checks, opening
 from bk_jax.privacy.ledger_file import LedgerFile, create_file, open_file
-from bk_jax.privacy.privacy_plan import PrivacyPlan
+from bk_jax.privacy.plans import Plan
 from bk_jax.privacy.record import LedgerError
 
-NOISE, SAMPLING = 0, 1  # folded into the secret key first, so the two uses share nothing
+# Folded into the secret key first, so the uses share nothing.
+NOISE, SAMPLING, PARTITION = 0, 1, 2
 
 
 class Step(NamedTuple):
@@ -42,7 +43,7 @@ class Step(NamedTuple):
 
 def open_ledger(
     path: str | os.PathLike[str],
-    plan: PrivacyPlan | None = None,
+    plan: Plan | None = None,
     *,
     checkpoint: Mapping[str, Any] | None = None,
     forfeit: bool = False,
@@ -97,6 +98,7 @@ def open_ledger(
         opening.check_plan(where, file.record, plan)
         opening.check_checkpoint(where, file.record, checkpoint, forfeit)
         if fork:
+            opening.check_fork(where, file.record)
             return Ledger(create_file(where, file.record.forked, replace=True))
         held.pop_all()
     return Ledger(file)
@@ -111,7 +113,7 @@ class Ledger:
         self._turn = threading.Lock()
 
     @property
-    def plan(self) -> PrivacyPlan:
+    def plan(self) -> Plan:
         """The plan that this ledger was started with."""
         return self._file.record.plan
 
@@ -146,6 +148,29 @@ class Ledger:
                 raise
         secret = np.asarray(self._file.record.key, np.uint32)
         return Step(following, *_step_keys(secret, np.uint32(following)))
+
+    def recent_noise_keys(self, count: int) -> jax.Array:
+        """The noise keys of the last `count` steps that were taken, newest first.
+
+        For noise that is correlated over steps (`bk_jax.mechanisms`) and nothing else: such noise
+        consists of the draws of earlier steps too, which are made again from their keys. Steps that
+        were forfeited count as taken. Before step 0 there is no key; step 0's stands there, unused.
+        """
+        bk_jax.random.refuse_tracing("Ledger.recent_noise_keys()")
+        self._check_owner()
+        checks.whole_number("count", count, 1)
+        if self.steps == 0:
+            raise LedgerError(
+                "no step has been taken, so no key has been handed out; take one first."
+            )
+        numbers = np.maximum(self.steps - 1 - np.arange(count), 0).astype(np.uint32)
+        return _noise_keys(np.asarray(self._file.record.key, np.uint32), numbers)
+
+    def partition_key(self) -> jax.Array:
+        """One key for the whole run, for dealing examples into groups (`bk_jax.sampling`)."""
+        bk_jax.random.refuse_tracing("Ledger.partition_key()")
+        self._check_owner()
+        return _partition_key(np.asarray(self._file.record.key, np.uint32))
 
     def _check_owner(self) -> None:
         if self._owner is None:
@@ -199,6 +224,20 @@ class Ledger:
 
 @jax.jit
 def _step_keys(secret: jax.Array, number: jax.Array) -> list[jax.Array]:
-    root = jax.random.wrap_key_data(secret, impl=bk_jax.random.CHACHA20)
-    uses = [jax.random.fold_in(root, use) for use in (NOISE, SAMPLING)]
+    uses = [_key_of(secret, use) for use in (NOISE, SAMPLING)]
     return [jax.random.fold_in(use, number) for use in uses]
+
+
+@jax.jit
+def _noise_keys(secret: jax.Array, numbers: jax.Array) -> jax.Array:
+    return jax.vmap(lambda number: jax.random.fold_in(_key_of(secret, NOISE), number))(numbers)
+
+
+@jax.jit
+def _partition_key(secret: jax.Array) -> jax.Array:
+    return _key_of(secret, PARTITION)
+
+
+def _key_of(secret: jax.Array, use: int) -> jax.Array:
+    root = jax.random.wrap_key_data(secret, impl=bk_jax.random.CHACHA20)
+    return jax.random.fold_in(root, use)

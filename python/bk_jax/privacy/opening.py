@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,16 @@ import numpy as np
 
 import bk_jax.random
 from bk_jax.privacy import checks
+from bk_jax.privacy.correlated_plan import CorrelatedPlan
 from bk_jax.privacy.ledger_file import LedgerFile, create_file
 from bk_jax.privacy.place import Place
-from bk_jax.privacy.privacy_plan import PrivacyPlan
+from bk_jax.privacy.plans import Plan, to_fields
 from bk_jax.privacy.record import LedgerError, Record, new_name
 
 Checkpoint = Mapping[str, Any]
 
 
-def start(path: Path, plan: PrivacyPlan | None, key: Any) -> LedgerFile:
+def start(path: Path, plan: Plan | None, key: Any) -> LedgerFile:
     """A new ledger, on disk before anything is taken from it."""
     if plan is None:
         raise LedgerError(f"there is no ledger at {path}; a new one needs a plan.")
@@ -69,11 +69,20 @@ def check_place(file: LedgerFile) -> None:
         )
 
 
-def check_plan(path: Path, record: Record, plan: PrivacyPlan | None) -> None:
+def check_fork(path: Path, record: Record) -> None:
+    """Correlated noise needs the draws of earlier steps, whose keys a fork gives up."""
+    if record.steps and isinstance(record.plan, CorrelatedPlan):
+        raise LedgerError(
+            f"{path} has {record.steps} steps whose noise is correlated with that of later steps, and a "
+            "fork has new keys: it could not make that noise. Go on with the original file, where it is."
+        )
+
+
+def check_plan(path: Path, record: Record, plan: Plan | None) -> None:
     """Everything spent must have been spent under one plan."""
     if plan is not None and plan != record.plan:
-        saved, new = dataclasses.asdict(record.plan), dataclasses.asdict(plan)
-        differing = [f"{k}: {saved[k]} -> {new[k]}" for k in saved if saved[k] != new[k]]
+        saved, new = to_fields(record.plan), to_fields(plan)
+        differing = [f"{k}: {saved[k]} -> {new.get(k)}" for k in saved if saved[k] != new.get(k)]
         raise LedgerError(
             f"the plan differs from the one that {path} was started with ({', '.join(differing)}). What "
             "has been spent was spent under that plan: leave plan out to go on with it."

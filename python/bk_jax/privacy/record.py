@@ -17,7 +17,7 @@ from bk_jax.ops.chacha import KEY_WORDS
 from bk_jax.privacy import checks
 from bk_jax.privacy.durable import MALFORMED
 from bk_jax.privacy.place import Place
-from bk_jax.privacy.privacy_plan import PrivacyPlan
+from bk_jax.privacy.plans import Plan, from_fields, to_fields
 
 FORMAT = 2
 PAGE = 4096  # of memory and of most disks: a crash while one page is written leaves others alone
@@ -58,7 +58,7 @@ class Record:
     name: int
     steps: int
     key: tuple[int, ...] = dataclasses.field(repr=False)
-    plan: PrivacyPlan
+    plan: Plan
     place: Place | None
     forks: tuple[Fork, ...] = ()
 
@@ -72,7 +72,8 @@ class Record:
 
     def to_page(self) -> bytes:
         """The record as a page of the file."""
-        text = json.dumps({"format": FORMAT} | dataclasses.asdict(self)).encode()
+        fields = dataclasses.asdict(self) | {"plan": to_fields(self.plan)}
+        text = json.dumps({"format": FORMAT} | fields).encode()
         room = PAGE - CHECKSUM - len(" \n")
         if len(text) > room:
             raise LedgerError(
@@ -139,7 +140,7 @@ def _is_word(word: Any) -> bool:
 
 
 def _make(fields: dict[str, Any]) -> Record:
-    plan = PrivacyPlan(**fields.pop("plan"))
+    plan = from_fields(fields.pop("plan"))
     return Record(plan=plan, key=tuple(fields.pop("key")), **fields)
 
 

@@ -20,7 +20,7 @@ from jax.experimental import multihost_utils
 import bk_jax.random
 from bk_jax.ops.chacha import KEY_WORDS
 from bk_jax.privacy.ledger import Ledger, Step, open_ledger
-from bk_jax.privacy.privacy_plan import PrivacyPlan
+from bk_jax.privacy.plans import Plan
 from bk_jax.privacy.record import LedgerError
 
 REFUSED, GRANTED = 0, 1
@@ -28,7 +28,7 @@ REFUSED, GRANTED = 0, 1
 
 def open_shared_ledger(
     path: str | os.PathLike[str],
-    plan: PrivacyPlan,
+    plan: Plan,
     *,
     checkpoint: Mapping[str, Any] | None = None,
     forfeit: bool = False,
@@ -56,7 +56,7 @@ def open_shared_ledger(
 class SharedLedger:
     """What `open_shared_ledger` returns. Iterating takes the steps that are left."""
 
-    def __init__(self, plan: PrivacyPlan, ledger: Ledger | None, name: int, steps: int):
+    def __init__(self, plan: Plan, ledger: Ledger | None, name: int, steps: int):
         self.plan = plan
         self._ledger, self._name, self._steps = ledger, name, steps
 

@@ -90,12 +90,16 @@ class Accumulated:
     def __call__(
         self, params: Any, batches: Iterable[Batch], *others: Any, key: Any = None, **kwargs: Any
     ) -> Any:
-        """Adds up the parts; see `accumulated`."""
+        """Adds up the parts, and releases the sum; see `accumulated`."""
         validate.key_given(key, self.grad_fn.noise_multiplier)
+        return self._end(self.add_up(params, batches, *others, **kwargs), params, key)
+
+    def add_up(self, params: Any, batches: Iterable[Batch], *others: Any, **kwargs: Any) -> Sums:
+        """The sums over all parts, without noise. NOT private."""
         sums = _zeros(params)
         for number, batch in enumerate(batches):
             sums = self._add(sums, params, batch, others, kwargs, number)
-        return self._end(sums, params, key)
+        return sums
 
     def _add_part(
         self,
@@ -123,10 +127,15 @@ class Accumulated:
 
     def _finish(self, sums: Sums, params: Any, key: Any) -> Any:
         grads = self.grad_fn.release(sums.gradients, key, like=params)
-        count = jnp.maximum(sums.size, 1)
-        stats = BatchStats(sums.size, sums.clipped / count, sums.nonfinite)
-        out = (sums.loss / count, grads)
-        return (*out, stats) if self.grad_fn.return_stats else out
+        value, stats = summary(sums)
+        return (value, grads, stats) if self.grad_fn.return_stats else (value, grads)
+
+
+def summary(sums: Sums) -> tuple[jax.Array, BatchStats]:
+    """The mean loss, and the statistics of the batch. Not private."""
+    count = jnp.maximum(sums.size, 1)
+    stats = BatchStats(sums.size, sums.clipped / count, sums.nonfinite)
+    return sums.loss / count, stats
 
 
 def _count_clipped(factors: jax.Array, is_padding: jax.Array) -> jax.Array:

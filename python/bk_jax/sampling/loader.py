@@ -12,15 +12,16 @@ import numpy as np
 from bk_jax.privacy import checks
 from bk_jax.sampling.batches import Batch, PaddedCollate, pad, stack
 from bk_jax.sampling.hosts import ONE, Hosts
-from bk_jax.sampling.poisson import PoissonSampler
+from bk_jax.sampling.sampler import Sampler
 
 
 @dataclasses.dataclass(frozen=True)
 class Loader:
-    """Poisson batches of a data set, always in the same shape.
+    """Batches of a data set, always in the same shape.
 
     >>> import jax, numpy as np
     >>> data = {"x": np.arange(1000.0), "y": np.arange(1000)}
+    >>> from bk_jax.sampling import PoissonSampler
     >>> loader = Loader(data, PoissonSampler(1000, 5), physical_batch_size=4)
     >>> for batch in loader.physical_batches(jax.random.key(3)):
     ...     print(batch.examples["y"], batch.is_padding_example.sum())
@@ -40,7 +41,7 @@ class Loader:
     """
 
     source: Any
-    sampler: PoissonSampler
+    sampler: Sampler
     physical_batch_size: int | None = None
     collate_fn: Callable[[Sequence[Any]], Any] = stack
     hosts: Hosts = ONE

@@ -46,18 +46,20 @@ class PoissonSampler:
     @staticmethod
     def of(plan: PrivacyPlan) -> PoissonSampler:
         """The sampler that a plan's accounting assumes."""
+        if not isinstance(plan, PrivacyPlan):
+            raise TypeError(
+                f"PoissonSampler.of expects a PrivacyPlan, got {type(plan).__name__}. With correlated "
+                "noise, batches keep to the plan's participation: see docs/mechanisms.md."
+            )
         return PoissonSampler(plan.num_examples, plan.batch_size, plan.max_batch_size)
 
     def indices(self, key: jax.Array) -> np.ndarray[Any, Any]:
         """The examples of a batch, in order; `int64` of any length, including zero."""
-        numbers = _numbers(key, self.num_examples)
-        limit = int(Fraction(self.batch_size / self.num_examples) * NUMBERS)
-        if limit == 0:
-            return np.zeros(0, np.int64)
-        chosen = np.flatnonzero(numbers <= np.uint64(limit - 1))
+        drawn = numbers(key, self.num_examples)
+        chosen = np.flatnonzero(chosen_with(drawn, self.batch_size / self.num_examples))
         if self.max_batch_size is None or len(chosen) <= self.max_batch_size:
             return chosen
-        smallest = np.argpartition(numbers[chosen], self.max_batch_size)[: self.max_batch_size]
+        smallest = np.argpartition(drawn[chosen], self.max_batch_size)[: self.max_batch_size]
         return np.sort(chosen[smallest])
 
     def batches(self, keys: Iterable[jax.Array]) -> Iterator[list[int]]:
@@ -66,7 +68,15 @@ class PoissonSampler:
             yield self.indices(key).tolist()
 
 
-def _numbers(key: jax.Array, count: int) -> np.ndarray[Any, Any]:
+def chosen_with(drawn: np.ndarray[Any, Any], probability: float) -> np.ndarray[Any, Any]:
+    """Which of the numbers are below that share of all numbers, rounded down."""
+    limit = int(Fraction(probability) * NUMBERS)
+    if limit == 0:
+        return np.zeros(drawn.shape, bool)
+    return np.asarray(drawn <= np.uint64(limit - 1))
+
+
+def numbers(key: jax.Array, count: int) -> np.ndarray[Any, Any]:
     """One independent 64-bit number per example."""
     words = np.asarray(_words(key, count)).astype(np.uint64)
     return words[:, 0] << np.uint64(32) | words[:, 1]

@@ -1,7 +1,8 @@
 """Checkpoints of the model, each with its place in the ledger.
 
 A checkpoint is a folder that orbax writes under another name and renames when it is complete, so a
-killed process leaves the previous one. It holds nothing secret; the ledger is a separate file.
+killed process leaves the previous one. It holds nothing secret, unless noise that is correlated over
+steps stores arrays; the ledger is a separate file.
 """
 
 from __future__ import annotations

@@ -12,9 +12,13 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bk_jax.privacy import Ledger, PrivacyPlan, checks, open_ledger
-from bk_jax.sampling import Loader, PoissonSampler
-from bk_jax.training import history, steps
+import bk_jax
+from bk_jax.mechanisms import CorrelatedRelease
+from bk_jax.privacy import CorrelatedPlan, Ledger, Step, checks, open_ledger
+from bk_jax.privacy.plans import Plan
+from bk_jax.sampling import Loader, Sampler, sampler_of
+from bk_jax.sampling.planned import Nobody
+from bk_jax.training import correlated, history, steps
 from bk_jax.training.checkpoints import Checkpoints, place_of_latest
 from bk_jax.training.history import Point
 from bk_jax.training.interrupt import asked_to_stop
@@ -51,7 +55,7 @@ def fit(
     params: Any,
     data: Any,
     *,
-    plan: PrivacyPlan,
+    plan: Plan,
     optimizer: Any,
     directory: str | os.PathLike[str],
     evaluate: Evaluate | None = None,
@@ -79,10 +83,11 @@ def fit(
       params: a tree of arrays; not modified.
       data: a tree of arrays or a map-style data set, as for `bk_jax.sampling.Loader`.
       plan: what may be spent, made by `bk_jax.privacy.plan`. With `max_batch_size`, a step is one
-        compiled program; without it, pass `physical_batch_size`.
+        compiled program; without it, pass `physical_batch_size`. Or a `bk_jax.privacy.CorrelatedPlan`,
+        with `physical_batch_size`: batches are those of `bk_jax.sampling.sampler_of`.
       optimizer: an optax optimizer.
-      directory: the folder of the run. Holds `run.ledger` (secret), `checkpoints`, `history.json`
-        (not private) and `progress.png` (not private).
+      directory: the folder of the run. Holds `run.ledger` (secret), `checkpoints` (secret if the
+        plan's noise stores arrays), `history.json` (not private) and `progress.png` (not private).
       evaluate: a function from parameters to a dictionary of numbers, called at every report. Costs
         no privacy if it looks only at held-out data.
       physical_batch_size: split batches into parts of this many rows.
@@ -125,10 +130,10 @@ def fit(
     every = report_every if report_every is not None else max(1, plan.steps // REPORTS)
     checks.whole_number("report_every", every, 1)
     limit = steps_within(plan, stop_at_epsilon)
-    loader = Loader(data, PoissonSampler.of(plan), physical_batch_size)
+    nobody = Loader(data, Nobody.of(plan), physical_batch_size)
     grad_fn = steps.make_grad_fn(loss_fn, plan, options, loss_kwargs or ())
-    make_step = steps.step_as_one if physical_batch_size is None else steps.step_in_parts
-    state = steps.initial_state(optimizer, params)
+    private = plan.release(grad_fn) if isinstance(plan, CorrelatedPlan) else None
+    state = steps.initial_state(optimizer, params, private)
     fixed = jax.device_put(dict(loss_kwargs or {}))
     folder = Path(directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -138,22 +143,26 @@ def fit(
         ledger = stack.enter_context(_open(folder / "run.ledger", plan, key, **told))
         checkpoints = stack.enter_context(contextlib.closing(Checkpoints(folder / "checkpoints")))
         progress = stack.enter_context(Progress(limit, ledger.steps, console))
-        points = history.load(folder / "history.json", 0 if place is None else place["steps"])
+        reached = 0 if place is None else place["steps"]
+        points = history.load(folder / "history.json", reached)
         target = (stop_at_epsilon or plan.epsilon()) if plot else None
         recorder = Recorder(plan, folder, points, evaluate, progress, target)
-        run = Run(ledger, loader, make_step(grad_fn, optimizer, fixed), checkpoints, recorder)
-        state = run.go(checkpoints.restore(state), limit, checkpoint_every, every)
+        taking = _take_step(private, grad_fn, optimizer, fixed, physical_batch_size)
+        run = Run(ledger, nobody, taking, private, checkpoints, recorder)
+        state = run.go(checkpoints.restore(state), reached, limit, checkpoint_every, every)
         stopped = _reason(ledger.steps, limit, plan)
         progress.line(
             f"{stopped} after {ledger.steps} of {plan.steps} steps: "
             f"epsilon {ledger.epsilon():.3g} at delta {plan.delta:g}"
         )
-        return Result(*state, ledger.steps, ledger.epsilon(), stopped, recorder.points)
+        found = (state.params, state.optimizer_state)
+        return Result(*found, ledger.steps, ledger.epsilon(), stopped, recorder.points)
 
 
-def steps_within(plan: PrivacyPlan, epsilon: float | None) -> int:
+def steps_within(plan: Plan, epsilon: float | None) -> int:
     """How many steps of the plan spend at most `epsilon`.
 
+    >>> from bk_jax.privacy import PrivacyPlan
     >>> plan = PrivacyPlan(num_examples=100, batch_size=20, steps=5, delta=1e-3, noise_multiplier=2)
     >>> [steps_within(plan, epsilon) for epsilon in (None, 9.0, plan.epsilon(3))]
     [5, 5, 3]
@@ -170,15 +179,24 @@ def steps_within(plan: PrivacyPlan, epsilon: float | None) -> int:
     return count
 
 
-def _reason(taken: int, limit: int, plan: PrivacyPlan) -> str:
+def _reason(taken: int, limit: int, plan: Plan) -> str:
     """Why the run is over; see `Result.stopped`."""
     if taken < limit:
         return "interrupted"
     return "budget" if taken >= plan.steps else "stop_at_epsilon"
 
 
-def _open(path: Path, plan: PrivacyPlan, key: Any, **told: Any) -> Ledger:
+def _open(path: Path, plan: Plan, key: Any, **told: Any) -> Ledger:
     return open_ledger(path, plan, key=None if path.exists() else key, **told)
+
+
+def _take_step(
+    private: CorrelatedRelease | None, grad_fn: Any, optimizer: Any, fixed: Any, part: int | None
+) -> TakeStep:
+    if private is not None:
+        return correlated.correlated_step(private, optimizer, fixed)
+    make = steps.step_as_one if part is None else steps.step_in_parts
+    return make(grad_fn, optimizer, fixed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,21 +204,28 @@ class Run:
     """The loop, with everything that it needs."""
 
     ledger: Ledger
-    loader: Loader
+    nobody: Loader
     take_step: TakeStep
+    private: CorrelatedRelease | None
     checkpoints: Checkpoints
     recorder: Recorder
 
-    def go(self, state: State, limit: int, checkpoint_every: int, report_every: int) -> State:
-        """Takes steps up to `limit`, or until someone asks to stop."""
+    def go(
+        self, state: State, reached: int, limit: int, checkpoint_every: int, report_every: int
+    ) -> State:
+        """Takes steps up to `limit`, or until someone asks to stop; `state` is that of `reached`."""
         ledger, recorder = self.ledger, self.recorder
-        reached = ledger.steps  # the step that `state` has reached
+        if self.private is not None:
+            state = correlated.caught_up(self.private, state, ledger, reached)
+        reached = ledger.steps
         if reached < limit:
-            steps.rehearse(self.take_step, state, self.loader)
+            self._rehearse(state)
+        sampler_at = sampler_of(ledger.plan, ledger.partition_key())
         with asked_to_stop() as stop:
             try:
                 while reached < limit and not stop():
-                    state, seen = self.take_step(state, self.loader, ledger.take())
+                    step = self._take()
+                    state, seen = self.take_step(state, self._loader(sampler_at, step), step)
                     reached = ledger.steps
                     recorder.step(reached, seen)
                     if reached % checkpoint_every == 0:
@@ -213,6 +238,20 @@ class Run:
                 if reached == ledger.steps:  # else a step failed midway: the state may be partial
                     self._save(state)
         return state
+
+    def _rehearse(self, state: State) -> None:
+        key = bk_jax.random.key()
+        if self.private is not None:
+            key = jax.random.split(key, self.private.noise.keys_needed)
+        steps.rehearse(self.take_step, state, self.nobody, key)
+
+    def _take(self) -> Step:
+        if self.private is None:
+            return self.ledger.take()
+        return correlated.take(self.ledger, self.private.noise.keys_needed)
+
+    def _loader(self, sampler_at: Callable[[int], Sampler], step: Step) -> Loader:
+        return dataclasses.replace(self.nobody, sampler=sampler_at(step.number))
 
     def _save(self, state: State) -> None:
         self.checkpoints.save(state, self.ledger.checkpoint())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bk_jax.privacy import PrivacyPlan
+from bk_jax.privacy.plans import Plan
 from bk_jax.training import history
 from bk_jax.training.history import Point
 from bk_jax.training.plot import save_plot
@@ -34,7 +34,7 @@ class Recorder:
 
     def __init__(
         self,
-        plan: PrivacyPlan,
+        plan: Plan,
         folder: Path,
         points: list[Point],
         evaluate: Evaluate | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -12,20 +11,25 @@ import jax.numpy as jnp
 
 import bk_jax
 from bk_jax._extras import require
-from bk_jax.privacy import PrivacyPlan, Step
+from bk_jax.mechanisms import CorrelatedRelease
+from bk_jax.privacy import Step
+from bk_jax.privacy.plans import Plan
 from bk_jax.sampling import Loader, accumulated
 
 DECIDED = {"argnums", "batch_argnums", "has_aux", "return_stats"}
 DECIDED |= {"noise_multiplier", "normalize_by"}
 LOSS = 2  # folded into a step's sampling key, for losses that draw random numbers
-NOBODY = 1e-30  # an expected batch size so small that every batch is empty
 
 
 class State(NamedTuple):
-    """What a step changes, and what a checkpoint holds."""
+    """What a step changes, and what a checkpoint holds.
+
+    `noise_state` is empty unless noise is correlated over steps and its kind stores something.
+    """
 
     params: Any
     optimizer_state: Any
+    noise_state: Any = ()
 
 
 class Seen(NamedTuple):
@@ -42,7 +46,7 @@ TakeStep = Callable[[State, Loader, Step], tuple[State, Seen]]
 
 def make_grad_fn(
     loss_fn: Callable[..., Any],
-    plan: PrivacyPlan,
+    plan: Plan,
     options: Mapping[str, Any],
     constants: Iterable[str],
 ) -> Any:
@@ -90,7 +94,8 @@ def step_as_one(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> Take
 
     def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
         batch = loader.batch(step.sampling_key)
-        return train(*state, batch, _loss_key(grad_fn, step), step.noise_key, kwargs)
+        others = loss_key(grad_fn, step)
+        return train(state.params, state.optimizer_state, batch, others, step.noise_key, kwargs)
 
     return take_step
 
@@ -101,27 +106,32 @@ def step_in_parts(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> Ta
 
     @functools.partial(jax.jit, donate_argnames=("optimizer_state", "grads"))
     def update(params: Any, optimizer_state: Any, grads: Any) -> State:
-        optax = require("optax", "optax")
-        updates, optimizer_state = optimizer.update(grads, optimizer_state, params)
-        return State(optax.apply_updates(params, updates), optimizer_state)
+        return State(*optimized(optimizer, grads, optimizer_state, params))
 
     def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
         parts = loader.physical_batches(step.sampling_key)
-        others = _loss_key(grad_fn, step)
+        others = loss_key(grad_fn, step)
         value, grads, stats = noisy_grad(state.params, parts, *others, key=step.noise_key, **kwargs)
         seen = Seen(stats.size, value, stats.clipped_fraction, stats.nonfinite_count)
-        return update(*state, grads), seen
+        return update(state.params, state.optimizer_state, grads), seen
 
     return take_step
 
 
-def _loss_key(grad_fn: Any, step: Step) -> tuple[jax.Array, ...]:
+def optimized(optimizer: Any, grads: Any, optimizer_state: Any, params: Any) -> tuple[Any, Any]:
+    """New parameters, and a new state of the optimizer."""
+    optax = require("optax", "optax")
+    updates, optimizer_state = optimizer.update(grads, optimizer_state, params)
+    return optax.apply_updates(params, updates), optimizer_state
+
+
+def loss_key(grad_fn: Any, step: Step) -> tuple[jax.Array, ...]:
     """The key for a loss that takes one, else nothing. A resumed run makes the same key."""
     takes_key = grad_fn.signature.prng_argnum is not None
     return (jax.random.fold_in(step.sampling_key, LOSS),) if takes_key else ()
 
 
-def initial_state(optimizer: Any, params: Any) -> State:
+def initial_state(optimizer: Any, params: Any, private: CorrelatedRelease | None = None) -> State:
     """Copies with fixed types: the caller's arrays stay intact, and all steps share types."""
     if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         raise TypeError(
@@ -129,19 +139,20 @@ def initial_state(optimizer: Any, params: Any) -> State:
             f"{type(optimizer).__name__}."
         )
     own = _copy(params)
-    return State(own, _copy(optimizer.init(own)))
+    noise_state = () if private is None else _copy(private.init(own))
+    return State(own, _copy(optimizer.init(own)), noise_state)
 
 
-def rehearse(take_step: TakeStep, state: State, loader: Loader) -> None:
+def rehearse(take_step: TakeStep, state: State, nobody: Loader, noise_key: jax.Array) -> None:
     """Takes one step on a batch of padding and discards the result, before the ledger is asked.
 
     This compiles everything, and a mistake in the loss shows up before a step is paid for. It uses
     no example and no key of the ledger.
     """
-    nobody = dataclasses.replace(loader.sampler, batch_size=NOBODY)
-    keys = [bk_jax.random.key(), bk_jax.random.key()]
-    copied = State(state.params, _copy(state.optimizer_state))
-    take_step(copied, dataclasses.replace(loader, sampler=nobody), Step(0, *keys))
+    copied = state._replace(
+        optimizer_state=_copy(state.optimizer_state), noise_state=_copy(state.noise_state)
+    )
+    take_step(copied, nobody, Step(0, noise_key, bk_jax.random.key()))
 
 
 def _copy(tree: Any) -> Any:

@@ -1,0 +1,125 @@
+"""Adaptive clipping: clip norms that follow a quantile of the gradients' norms, privately.
+
+    share = (sum_i ([norm_i <= R] - 1/2) + N(0, count_stddev^2)) / batch_size + 1/2
+    R    <- R exp(-learning_rate (share - quantile))
+
+(Andrew, Thakkar, McMahan, Ramaswamy, 2021). The share of unclipped examples is published with noise of
+its own, together with the gradient. One example moves the shifted count by 1/2 and the gradient by `R`,
+so both together are one Gaussian mechanism, whose multiplier `z` is given by
+
+    1 / z^2 = 1 / z_gradient^2 + groups / (2 count_stddev)^2
+
+That is what a plan accounts for: take the plan's multiplier for both, and let `split` say what is left
+for the gradient.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bk_jax import checks
+from bk_jax._extras import require
+from bk_jax.summing.stats import Stats
+
+# "bkac": the count's noise has a key of its own, made from the step's noise key.
+COUNT_TAG = 0x626B6163
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptiveClipping:
+    """How clip norms follow the norms.
+
+    >>> clip = AdaptiveClipping(batch_size=200, count_stddev=10.0)
+    >>> print(f"{clip.split(1.0):.4f}")  # the gradient's noise, if both together have the multiplier 1
+    1.0013
+
+    Attributes:
+      batch_size: the expected size of a batch, as in the plan.
+      quantile: the share of examples that should not be clipped.
+      learning_rate: how fast norms move; by at most a factor `exp(learning_rate)`, but for noise.
+      count_stddev: deviation of the noise of each count; a twentieth of `batch_size` is usual.
+      groups: how many clip norms there are, for clipping per group of parameters.
+    """
+
+    batch_size: float
+    quantile: float = 0.5
+    learning_rate: float = 0.2
+    count_stddev: float | None = None
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        size = checks.positive("batch_size", self.batch_size)
+        checks.positive("learning_rate", self.learning_rate)
+        checks.whole_number("groups", self.groups, 1)
+        if not 0 < checks.positive("quantile", self.quantile) < 1:
+            raise ValueError(f"quantile must be between 0 and 1, got {self.quantile}.")
+        stddev = size / 20 if self.count_stddev is None else self.count_stddev
+        object.__setattr__(self, "count_stddev", checks.positive("count_stddev", stddev))
+
+    def combined(self, gradient_multiplier: float) -> float:
+        """The multiplier of gradient and counts together, as a plan counts them."""
+        inverse = 1 / checks.positive("gradient_multiplier", gradient_multiplier) ** 2
+        return 1 / math.sqrt(inverse + self._of_counts())
+
+    def split(self, noise_multiplier: float) -> float:
+        """The gradient's multiplier, if both together are to have the plan's `noise_multiplier`."""
+        left = 1 / checks.positive("noise_multiplier", noise_multiplier) ** 2 - self._of_counts()
+        if left <= 0:
+            least = noise_multiplier * math.sqrt(self.groups) / 2
+            raise ValueError(
+                f"count_stddev {self.count_stddev:g} spends all of noise_multiplier "
+                f"{noise_multiplier:g} on counts. It must be above {least:g}; ten times that leaves "
+                "99 % for the gradient."
+            )
+        return 1 / math.sqrt(left)
+
+    def event(self, gradient_multiplier: float) -> Any:
+        """Gradient and counts of one batch, as a `dp_accounting.DpEvent`, without sampling."""
+        dp = require("dp_accounting", "dp-accounting").dp_event
+        return dp.GaussianDpEvent(self.combined(gradient_multiplier))
+
+    def update(
+        self, clip_norm: Any, stats: Stats, *, key: jax.Array, is_padding_example: Any = None
+    ) -> Any:
+        """The clip norm, or tree of them, for the next step.
+
+        Args:
+          clip_norm: the norm of this step, or a tree of `groups` norms.
+          stats: what a call with `return_stats=True`, or `clipped_sums`, returned for the whole batch.
+          key: the noise key of the step, the same as for the gradient.
+          is_padding_example: as in the call.
+        """
+        norms, treedef = jax.tree_util.tree_flatten(clip_norm)
+        if len(norms) != self.groups or stats.norms.ndim != (1 if self.groups == 1 else 2):
+            raise ValueError(
+                f"AdaptiveClipping was made for groups={self.groups}; got {len(norms)} clip norms and "
+                f"norms of shape {stats.norms.shape}."
+            )
+        share = self._share(
+            jnp.stack([jnp.asarray(n) for n in norms]), stats, is_padding_example, key
+        )
+        factor = jnp.exp(-self.learning_rate * (share - self.quantile))
+        moved = [norm * factor[i] for i, norm in enumerate(norms)]
+        return jax.tree_util.tree_unflatten(treedef, moved)
+
+    def _share(self, clip_norms: jax.Array, stats: Stats, is_padding: Any, key: Any) -> jax.Array:
+        """The noisy share of unclipped examples, `[groups]`."""
+        norms = stats.norms.reshape(-1, self.groups)
+        votes = jnp.where(norms <= clip_norms, 0.5, -0.5)
+        if is_padding is not None:
+            votes = jnp.where(jnp.asarray(is_padding)[:, None], 0.0, votes)
+        noise = jax.random.normal(jax.random.fold_in(key, COUNT_TAG), (self.groups,))
+        count = jnp.sum(votes, axis=0) + self._stddev() * noise
+        return count / self.batch_size + 0.5
+
+    def _of_counts(self) -> float:
+        return self.groups / (2 * self._stddev()) ** 2
+
+    def _stddev(self) -> float:
+        assert self.count_stddev is not None  # set when it was made
+        return self.count_stddev
