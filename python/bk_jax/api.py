@@ -29,6 +29,8 @@ def dp_value_and_grad(
     noise_multiplier: Any = 1.0,
     normalize_by: Any = 1.0,
     clipping: str | ClippingFunction = "abadi",
+    pre_clip_scale: Any = None,
+    loss_scale: Any = None,
     batch_argnums: int | Sequence[int] = 1,
     keep_batch_dim: bool = True,
     prng_argnum: int | None = None,
@@ -77,6 +79,13 @@ def dp_value_and_grad(
         size of a sampled batch: that is private.
       clipping: `"abadi"` min(R/n, 1), `"automatic"` R/(n + 0.01), `"normalize"` R/n, `"indicator"`
         1 if n <= R else 0, or a function from norms to factors (it is cut off at R/n).
+      pre_clip_scale: what gradients are multiplied by before they are clipped, and the result with
+        them: a positive number, or a tree of them that is a prefix of the parameters. They may depend
+        on what is public alone. An array of numbers for the elements of a parameter makes that
+        parameter take the route `"leaf"`. To get back to the size of the gradient, divide the result.
+      loss_scale: a power of two that back-propagation starts from in place of 1, for losses in
+        float16 whose gradients would underflow. It is undone before norms are taken, so the result is
+        that of the loss itself. Do not choose it by the data of a step: that would not be private.
       batch_argnums: the argument(s) with a leading axis of examples.
       keep_batch_dim: see `loss_fn`.
       prng_argnum: an argument that is a PRNG key for `loss_fn` (dropout); each example gets its own.
@@ -134,6 +143,8 @@ def dp_value_and_grad(
     validate.memory_limit(memory_limit, microbatch_size)
     validate.gradient_dtype(dtype)
     check_device(device)
+    validate.pre_clip_scale(jax.tree_util.tree_leaves(pre_clip_scale))
+    validate.loss_scale(loss_scale)
     clip_norms = jax.tree_util.tree_leaves(l2_clip_norm)
     validate.clip_norms(clip_norms, clipping)
     validate.noise(noise_multiplier, clip_norms)
@@ -152,6 +163,8 @@ def dp_value_and_grad(
         return_stats=return_stats,
         dtype=dtype,
         device=device,
+        pre_clip_scale=pre_clip_scale,
+        loss_scale=loss_scale,
     )
     functools.update_wrapper(grad_fn, loss_fn, updated=())
     return grad_fn

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bk_jax import validate
 from bk_jax.ops.clip_factor import clip_factor, safe_factor, total_norm
+from bk_jax.prefixes import spread
+from bk_jax.scaling import NOT_SCALED, Part, Scaling
 from bk_jax.sharding.partition import Rule, Shards, sharded
 
 ClippingFunction = Callable[[jax.Array], jax.Array]
@@ -20,11 +22,26 @@ ClippingFunction = Callable[[jax.Array], jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Clipping:
-    """How gradients are clipped: one clip norm per group, and the group of each leaf."""
+    """How gradients are clipped: one clip norm per group, the group of each leaf, and their scales."""
 
     clip_norms: tuple[Any, ...]
     groups: tuple[int, ...]
     function: str | ClippingFunction
+    scaling: Scaling = NOT_SCALED
+
+    @functools.cached_property
+    def _parts(self) -> tuple[tuple[int, ...], tuple[Part, ...]]:
+        return self.scaling.parts(self.groups, len(self.clip_norms))
+
+    @property
+    def parts_of_leaves(self) -> tuple[int, ...]:
+        """For each leaf, the number of its part: norms of one part may be taken together."""
+        return self._parts[0]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All parts of all groups."""
+        return self._parts[1]
 
     def sensitivity(self) -> Any:
         """The largest norm that one example's clipped gradient can have, over all groups."""
@@ -58,29 +75,13 @@ def _factors(
 
 
 def make_clipping(
-    l2_clip_norm: Any, function: Any, treedef: Any, trainable: Sequence[int]
+    l2_clip_norm: Any,
+    function: Any,
+    treedef: Any,
+    trainable: Sequence[int],
+    scaling: Scaling = NOT_SCALED,
 ) -> Clipping:
     """Spreads a scalar or a prefix tree of clip norms over the trainable leaves."""
     norms = jax.tree_util.tree_leaves(l2_clip_norm)
-    groups = _groups_of_leaves(l2_clip_norm, treedef)
-    return Clipping(tuple(norms), tuple(groups[i] for i in trainable), function)
-
-
-def _groups_of_leaves(l2_clip_norm: Any, treedef: Any) -> list[int]:
-    """The number of the clip norm that each parameter leaf belongs to."""
-    numbered = jax.tree_util.tree_unflatten(
-        jax.tree_util.tree_structure(l2_clip_norm),
-        range(len(jax.tree_util.tree_leaves(l2_clip_norm))),
-    )
-    whole = jax.tree_util.tree_unflatten(treedef, np.zeros(treedef.num_leaves, int).tolist())
-    try:
-        full = jax.tree_util.tree_map(
-            lambda group, part: jax.tree_util.tree_map(lambda _: group, part), numbered, whole
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(
-            "l2_clip_norm must be a scalar or a tree whose structure is a prefix of the parameters' "
-            f"(one number for each subtree); got {jax.tree_util.tree_structure(l2_clip_norm)} for "
-            f"parameters {treedef}."
-        ) from error
-    return list(jax.tree_util.tree_leaves(full))
+    groups = spread("l2_clip_norm", l2_clip_norm, treedef)
+    return Clipping(tuple(norms), tuple(groups[i] for i in trainable), function, scaling)

@@ -31,6 +31,7 @@ from bk_jax.program.sites import find_sites
 from bk_jax.program.trace import Parameters, Signature, Traced, arrays_of, merge_arrays
 from bk_jax.relations import CHANGED, relation_name
 from bk_jax.repeated import repeated
+from bk_jax.scaling import BY_ELEMENT, make_scaling
 from bk_jax.sharding.manual import Manual, check_noise
 from bk_jax.sharding.manual import find as find_manual
 from bk_jax.sharding.mesh_check import check_mesh
@@ -75,6 +76,8 @@ class DPValueAndGrad:
     return_stats: bool
     dtype: Any
     device: str | None = None
+    pre_clip_scale: Any = None
+    loss_scale: Any = None
     fitting: dict[Any, int] = dataclasses.field(default_factory=dict, repr=False)
 
     def __call__(
@@ -156,8 +159,10 @@ class DPValueAndGrad:
         traced = trace_call(self.loss_fn, self.signature, call)
         found = find_sites(traced.jaxpr, traced.num_leaves)
         forced = force_routes(self.routes, traced.leaves)
+        forced = forced.tapping(clipping.scaling.by_element(), BY_ELEMENT)
         rates = planning_rates(self.device)
-        return traced, make_plan(found, traced.leaves, clipping.groups, self.method, forced, rates)
+        parts = clipping.parts_of_leaves
+        return traced, make_plan(found, traced.leaves, parts, self.method, forced, rates)
 
     def _goes_back_twice(self, traced: Traced) -> bool:
         """Whether the sum comes from a second back-propagation, as the method wants."""
@@ -166,7 +171,11 @@ class DPValueAndGrad:
     def _clipping(self, parameters: Parameters) -> Clipping:
         tree = parameters.treedef.children()[0] if self.single else parameters.treedef
         clip_norms = refuse_derivatives(self.l2_clip_norm)
-        return make_clipping(clip_norms, self.clipping, tree, parameters.trainable)
+        trainable = parameters.trainable
+        shapes = [jnp.shape(array) for array in parameters.trainable_arrays()]
+        scale = refuse_derivatives(self.pre_clip_scale)
+        scaling = make_scaling(scale, self.loss_scale, tree, trainable, shapes)
+        return make_clipping(clip_norms, self.clipping, tree, trainable, scaling)
 
     def _clipped_sums(
         self, call: Call, is_padding_example: Any, in_order: bool = False
@@ -176,13 +185,18 @@ class DPValueAndGrad:
         clipping = self._clipping(parameters)
         traced, plan = self._plan(call, clipping)
         arrays = [jnp.asarray(array) for array in parameters.trainable_arrays()]
-        task = Task(traced, plan, clipping, self._goes_back_twice(traced), arrays, manual)
+        twice = self._goes_back_twice(traced)
+        task = Task(traced, plan, clipping, twice, arrays, manual, loss_scale=self.loss_scale)
         size = 1 if self.method.loop else self._microbatch(call)
         if size is None or size >= call.size:
             result = clipped_sum(task._replace(in_order=in_order), call.examples, is_padding)
         else:
             result = in_microbatches(task, call.examples, is_padding, size)
-        sums = parameters.unflatten([manual.add_up(total) for total in result.sums])
+        totals = [
+            clipping.scaling.total(leaf, manual.add_up(total))
+            for leaf, total in enumerate(result.sums)
+        ]
+        sums = parameters.unflatten(totals)
         return ClippedSums(
             sums[0] if self.single else sums,
             mean_loss(result.losses, is_padding, manual),

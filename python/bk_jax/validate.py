@@ -58,6 +58,32 @@ def clip_norm(value: Any, clipping: Any) -> None:
         )
 
 
+def pre_clip_scale(values: Sequence[Any]) -> None:
+    """Scales are numbers or arrays of them, finite and above 0."""
+    for value in values:
+        if isinstance(value, jax.core.Tracer):
+            continue
+        try:
+            numbers = np.asarray(value, np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"pre_clip_scale must hold numbers, got {value!r}.") from error
+        if not (np.isfinite(numbers).all() and (numbers > 0).all()):
+            raise ValueError(f"pre_clip_scale must be finite and above 0, got {value!r}.")
+
+
+def loss_scale(value: Any) -> None:
+    """A power of two: then nothing is rounded when it is undone."""
+    if value is None:
+        return
+    if np.ndim(value) != 0:
+        raise ValueError(f"loss_scale must be one number, got an array of {np.shape(value)}.")
+    number = concrete(value, "loss_scale")
+    if number is None:
+        return
+    if not (math.isfinite(number) and number > 0 and math.frexp(number)[0] == 0.5):
+        raise ValueError(f"loss_scale must be a power of two, such as 1024.0; got {number}.")
+
+
 def noise(noise_multiplier: Any, clip_norms: Sequence[Any]) -> None:
     """`noise_multiplier` must be non-negative, and noise needs a finite sensitivity."""
     number = concrete(noise_multiplier, "noise_multiplier")

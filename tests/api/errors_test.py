@@ -21,7 +21,9 @@ MODULES = [
     "clip.py",
     "planning/methods.py",
     "planning/routes.py",
+    "prefixes.py",
     "relations.py",
+    "scaling.py",
     "validate.py",
 ]
 CASES = {**OPTION_ERRORS, **CALL_ERRORS}

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import bk_jax
-from api.mistakes import W, call, dense, make, traced_clip_norm
+from api.mistakes import W, X, call, dense, make, traced_clip_norm
 
 # (exception, its text, what raises it)
 OPTION_ERRORS = {
@@ -158,6 +158,36 @@ OPTION_ERRORS = {
         ValueError,
         "an argument cannot have two roles: argnums=(0,), batch_argnums=(1, 2), prng_argnum=2.",
         make(batch_argnums=(1, 2), prng_argnum=2),
+    ),
+    "scale 0": (
+        ValueError,
+        "pre_clip_scale must be finite and above 0, got 0.0.",
+        make(pre_clip_scale=0.0),
+    ),
+    "scale that is no number": (
+        TypeError,
+        "pre_clip_scale must hold numbers, got 'big'.",
+        make(pre_clip_scale="big"),
+    ),
+    "scale of another shape": (
+        ValueError,
+        "pre_clip_scale has an array of shape (7, 7, 7) for a parameter of shape",
+        call(W, X, pre_clip_scale=np.ones((7, 7, 7))),
+    ),
+    "scale by element, another route": (
+        ValueError,
+        "cannot take the route 'ghost': it is scaled element by element before clipping.",
+        call(W, X, pre_clip_scale=np.ones_like(W), routes={"*": "ghost"}),
+    ),
+    "scales of the loss": (
+        ValueError,
+        "loss_scale must be one number, got an array of (2,).",
+        make(loss_scale=np.ones(2)),
+    ),
+    "scale of the loss that rounds": (
+        ValueError,
+        "loss_scale must be a power of two, such as 1024.0; got 1000.0.",
+        make(loss_scale=1000.0),
     ),
     "too few arguments": (
         TypeError,

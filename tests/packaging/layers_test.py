@@ -13,11 +13,12 @@ PACKAGE = Path(__file__).resolve().parents[2] / "python" / "bk_jax"
 # From the bottom up; what stands in one line does not import each other.
 LAYERS = (
     ("_extras", "boxes", "checks", "relations", "sources", "hlo"),
-    ("_compat", "paths"),
+    ("_compat", "paths", "prefixes"),
     ("_cuda_module", "_custom_call", "repeated", "sharding"),
     ("_native",),
     ("ops",),
     ("validate", "random", "_diagnose", "optimizers"),
+    ("scaling",),
     ("clip", "noise", "exporting"),
     ("program",),
     ("planning",),

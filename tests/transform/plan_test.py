@@ -76,7 +76,7 @@ def joined(w, v, x):
 
 
 REASONS = {
-    "joined with parameters of another clip group at": (joined, [W, W], X, {"groups": [0, 1]}),
+    "joined with parameters of another clip group or scale at": (joined, [W, W], X, {"groups": [0, 1]}),
     "joined with itself at": (
         lambda w, x: jnp.sum(x @ jnp.concatenate([w, w], 1)), [W], X, {}
     ),

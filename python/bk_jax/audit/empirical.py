@@ -116,8 +116,7 @@ def epsilon_lower_bound(
     """
     if not 0 <= delta < 1 or not 0 < confidence < 1:
         raise ValueError(f"need 0 <= delta < 1 and 0 < confidence < 1, got {delta}, {confidence}.")
-    halves = [_halves(np.asarray(values, np.float64)) for values in (with_canary, without)]
-    (choose_with, count_with), (choose_without, count_without) = halves
+    (choose_with, count_with), (choose_without, count_without) = map(halves, (with_canary, without))
     alpha = (1 - confidence) / 2  # two rates are bounded, each with half of the risk
     tests = [
         (*_best_test(sign * a, sign * b, delta, alpha), sign, exchanged)
@@ -130,13 +129,21 @@ def epsilon_lower_bound(
     return max(0.0, float(bound))
 
 
-def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if values.ndim != 1 or values.size < 2 or not np.all(np.isfinite(values)):
+def checked(values: Any) -> np.ndarray:
+    """What runs returned, as numbers that can be compared."""
+    numbers = np.asarray(values, np.float64)
+    if numbers.ndim != 1 or numbers.size < 2 or not np.all(np.isfinite(numbers)):
         raise ValueError(
             "each kind of run must give a vector of at least 2 finite numbers, one for each run; got "
-            f"shape {values.shape}."
+            f"shape {numbers.shape}."
         )
-    return values[::2], values[1::2]
+    return numbers
+
+
+def halves(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers to choose a test by, and numbers to count it on."""
+    numbers = checked(values)
+    return numbers[::2], numbers[1::2]
 
 
 def _both_ways(a: np.ndarray, b: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
@@ -155,12 +162,13 @@ def _bounds(
     a: np.ndarray, b: np.ndarray, thresholds: np.ndarray, delta: float, alpha: float
 ) -> np.ndarray:
     """`log((P(a >= t) - delta) / P(b >= t))`, with the least first rate and the largest second."""
-    rate_a = least_rate(_count_from(a, thresholds), a.size, alpha)
-    rate_b = largest_rate(_count_from(b, thresholds), b.size, alpha)
+    rate_a = least_rate(count_from(a, thresholds), a.size, alpha)
+    rate_b = largest_rate(count_from(b, thresholds), b.size, alpha)
     return np.log(np.maximum(rate_a - delta, np.finfo(float).tiny) / rate_b)
 
 
-def _count_from(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+def count_from(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """How many numbers are at least each threshold."""
     return values.size - np.searchsorted(np.sort(values), thresholds, side="left")
 
 

@@ -82,7 +82,7 @@ def make_plan(
         tapped = {leaf: tapped.get(leaf, "chosen by the method") for leaf in used}
     for leaf in used:
         if forced.route(leaf) == "leaf":
-            tapped.setdefault(leaf, "asked for")
+            tapped.setdefault(leaf, forced.why(leaf))
     candidates = _without(candidates, tapped)
     blocks = tuple(_make_block(sites, method, forced, rates) for sites in candidates)
     unused = tuple(i for i in range(len(leaves)) if i not in used)
@@ -189,7 +189,7 @@ def _why_not(sites: Sequence[Site], leaves: Sequence[Leaf], groups: Sequence[int
     if any(_repeats(site, leaves) for site in sites):
         return f"joined with itself at {sites[0].source}"
     if len({groups[leaf] for leaf in _leaves(sites)}) > 1:
-        return f"joined with parameters of another clip group at {sites[0].source}"
+        return f"joined with parameters of another clip group or scale at {sites[0].source}"
     if len({(site.views, site.use.form) for site in sites}) > 1:
         return f"used in different ways at {sites[0].source} and {sites[-1].source}"
     # The form of a matrix does not say which of its axes is looked up: w[i] and w[:, i] share it.

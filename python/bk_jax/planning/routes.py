@@ -20,14 +20,30 @@ ALLOWED = {
 
 @dataclasses.dataclass(frozen=True)
 class ForcedRoutes:
-    """The requested route, by leaf number."""
+    """The requested route, by leaf number; and why, where it was not the user who asked."""
 
     routes: Mapping[int, str]
     paths: tuple[str, ...]
+    reasons: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     def route(self, leaf: int) -> str | None:
         """The route that the user wants for a leaf, if any."""
         return self.routes.get(leaf)
+
+    def why(self, leaf: int) -> str:
+        """Why a leaf's route is forced."""
+        return self.reasons.get(leaf, "asked for")
+
+    def tapping(self, leaves: Sequence[int], reason: str) -> ForcedRoutes:
+        """The same with further leaves on the route `"leaf"`; an error if another is asked for."""
+        for leaf in leaves:
+            if self.routes.get(leaf, "leaf") != "leaf":
+                raise ValueError(
+                    f"parameter {self.paths[leaf]!r} cannot take the route {self.routes[leaf]!r}: it is "
+                    f'{reason}. Its route is "leaf".'
+                )
+        reasons = dict.fromkeys(leaves, reason)
+        return ForcedRoutes({**self.routes, **dict.fromkeys(leaves, "leaf")}, self.paths, reasons)
 
     def for_block(self, leaves: Sequence[int], kind: str) -> str | None:
         """The route that the user wants for a weight made of `leaves`, if any."""

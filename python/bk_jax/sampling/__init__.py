@@ -15,6 +15,7 @@ from bk_jax.sampling.fixed_size import FixedSizeSampler
 from bk_jax.sampling.hosts import Hosts, spread
 from bk_jax.sampling.loader import Loader
 from bk_jax.sampling.min_separation import MinSeparationSampler
+from bk_jax.sampling.owners import bound_owners
 from bk_jax.sampling.planned import sampler_of
 from bk_jax.sampling.poisson import PoissonSampler
 from bk_jax.sampling.sampler import Sampler
@@ -35,6 +36,7 @@ __all__ = [
     "Sampler",
     "Units",
     "accumulated",
+    "bound_owners",
     "group_by_user",
     "sampler_of",
     "spread",

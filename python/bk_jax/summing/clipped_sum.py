@@ -25,8 +25,10 @@ from bk_jax.planning.plan import Plan
 from bk_jax.program.backward import Backward
 from bk_jax.program.replay import Book
 from bk_jax.program.trace import Traced
+from bk_jax.scaling import scaled_norms
 from bk_jax.sharding.manual import NOT_MANUAL, Manual
 from bk_jax.sharding.partition import is_cut
+from bk_jax.sharding.varying import vary
 from bk_jax.summing.blocks import Kept, Tapped, keep, together
 from bk_jax.summing.norms import Measured, norms_by_group
 
@@ -51,6 +53,7 @@ class Task(NamedTuple):
     arrays: Sequence[jax.Array]  # the trainable parameters
     manual: Manual = NOT_MANUAL  # inside a shard_map
     in_order: bool = False  # sums one after the other, so that each can be used and freed early
+    loss_scale: Any = None  # what losses are multiplied by; the clipping's scales undo it
 
 
 class _Pass(NamedTuple):
@@ -114,18 +117,28 @@ def _back_propagate(
 ) -> _Pass:
     """One forward and backward pass; each example's loss is multiplied by its weight, if given."""
     backward = Backward(task.traced, task.plan.sites(), tuple(task.plan.tapped))
-    found = backward(task.arrays, examples, size, weights)
+    found = backward(task.arrays, examples, size, _seeds(task, size, weights))
     blocks = _keep(task, found.book, found.taps)
     return _Pass(found.losses, found.aux, blocks, _tapped(task, found.leaves))
 
 
+def _seeds(task: Task, size: int, weights: jax.Array | None) -> jax.Array | None:
+    """What back-propagation starts from, for each example: weights times the scale of the loss."""
+    if task.loss_scale is None:
+        return weights
+    scale = jnp.asarray(task.loss_scale, jnp.float32)
+    spread = vary(jnp.broadcast_to(scale, (size,)), task.manual.examples)
+    return spread if weights is None else spread * weights
+
+
 def _tapped(task: Task, gradients: Mapping[int, jax.Array]) -> list[Kept]:
-    """Gradients of tapped leaves; on one device those of a clip group and a dtype are together."""
+    """Gradients of tapped leaves; on one device those of a part and a dtype are together."""
+    gradients = {i: task.clipping.scaling.each(i, each) for i, each in gradients.items()}
     apart = is_cut() or any(task.manual.parts(array) for array in task.arrays)
     together: dict[Any, list[int]] = {}
     for leaf, each in gradients.items():
-        alike = (task.clipping.groups[leaf], each.dtype, leaf if apart else None)
-        together.setdefault(alike, []).append(leaf)
+        part = task.clipping.parts_of_leaves[leaf]
+        together.setdefault((part, each.dtype, leaf if apart else None), []).append(leaf)
     return [
         Tapped(tuple(leaves), tuple(gradients[leaf] for leaf in leaves))
         for leaves in together.values()
@@ -152,8 +165,12 @@ def _keep(task: Task, book: Book, taps: Any) -> list[Kept]:
 
 def _clip(task: Task, first: _Pass, is_padding: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Factors and norm estimates, both `[B, groups]`."""
-    by_group = norms_by_group(_measured(task, first), len(task.clipping.clip_norms))
+    parts = task.clipping.parts
+    by_part = norms_by_group(_measured(task, first), len(parts))
+    by_group: list[list[SquaredNorms]] = [[] for _ in task.clipping.clip_norms]
     with jax.named_scope("bk.clip"):
+        for part, found in zip(parts, by_part, strict=True):
+            by_group[part.group] += [scaled_norms(norms, part.scale) for norms in found]
         return _factors(task, by_group, is_padding)
 
 
@@ -163,7 +180,7 @@ def _measured(task: Task, first: _Pass) -> list[Measured]:
     return [
         Measured(
             kept,
-            task.clipping.groups[kept.leaves[0]],
+            task.clipping.parts_of_leaves[kept.leaves[0]],
             _scope_name(task, "norm", kept.leaves),
             task.manual.parts(task.arrays[kept.leaves[0]]),
         )

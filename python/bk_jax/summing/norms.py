@@ -24,7 +24,7 @@ class Measured(NamedTuple):
 
     Attributes:
       kept: what is kept of its gradient.
-      group: number of the clip group.
+      group: number of the clip group, or of a part of one.
       scope: a name for the program.
       axes: of a `shard_map` whose devices hold parts of the gradient.
     """
