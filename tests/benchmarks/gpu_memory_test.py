@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import memory_document, memory_table
+from benchmarks.gpu import memory_document, memory_peak, memory_table
 from benchmarks.gpu.printed import PRINTED
+from bk_jax import hlo
 
 ROOT = Path(__file__).parents[2]
 FOUND = json.loads((ROOT / memory_document.DATA).read_text())
@@ -34,6 +35,65 @@ def test_a_bend_is_no_obstacle():
 
 def test_nothing_fits():
     assert search(lambda b: 1000 + b, 10, 5)[0] == 0
+
+
+def test_the_first_guess_keeps_to_the_ratio_of_the_paper():
+    printed = PRINTED["gpt2"]
+    assert memory_table.first_guess("gpt2", "none", {}) == round(1.8 * printed["none"].batch)
+    ratio = printed["opacus"].batch / printed["none"].batch
+    assert memory_table.first_guess("gpt2", "opacus", {"largest": {"40": 300}}) == round(
+        300 * ratio
+    )
+
+
+def test_a_line_begins_at_what_is_left_without_examples():
+    known = {0: 100, 10: 170, 20: 240}
+    assert memory_table.line_near(known) == (100, 7)
+    assert memory_table.line_near({0: 0, 1: 1, 2: 4}).slope == 9 / 5
+
+
+@pytest.mark.parametrize("method", ["none", "auto"])
+def test_where_80_gb_were_compiled_the_line_is_right_within_four_percent(method):
+    one = FOUND["gpt2"][method]
+    compiled = one["largest"]["80"]
+    assert memory_table.estimate("gpt2", "80", one) == pytest.approx(compiled, rel=0.04)
+
+
+def test_an_estimate_is_called_one():
+    found = {"gpt2": {"none": {"largest": {"40": 286}, "by line": {"80": 587}}}}
+    (row,) = memory_document.batches(found)[memory_document.HEADER :]
+    assert row.endswith("| about 587 |")
+    found["gpt2"]["none"]["largest"]["80"] = 589
+    (row,) = memory_document.batches(found)[memory_document.HEADER :]
+    assert row.endswith("| 589 |")
+
+
+# Two results of one instruction, the table of their pointers, and another array; then not the peak.
+LIVE = """  Live ranges at 1:
+    first{}: 800 bytes (cumulative: 800 bytes)
+  Live ranges at 2 (peak):
+    both{0}: 48 bytes (cumulative: 48 bytes)
+    both{1}: 48 bytes (cumulative: 96 bytes)
+    both{}: 16 bytes (cumulative: 112 bytes)
+    first{}: 8 bytes (cumulative: 120 bytes)
+  Stack trace breakdown for peak usage: 120 bytes
+    first{}: 8 bytes (cumulative: 128 bytes)
+"""
+PROGRAM = """HloModule step
+
+ENTRY main {
+  first = f32[2]{0} parameter(0)
+  ROOT both = (f32[3,4]{1,0}, f32[3,4]{1,0}) custom-call(first), custom_call_target="two"
+}
+"""
+
+
+def test_what_is_alive_at_the_peak_is_counted_by_shape(tmp_path):
+    file = tmp_path / "step.txt"
+    file.write_text(PROGRAM)
+    (module,) = hlo.load(file)
+    found = memory_peak.by_shape(memory_peak.live_at_peak(LIVE), module)
+    assert found == [("f32[3,4]", 2, 96), ("f32[2]", 1, 8)]
 
 
 def test_the_document_has_the_tables_of_the_file():

@@ -51,6 +51,16 @@ def per_sample_gradients(
     ]
 
 
+def squares_of_tokens(module: hlo.Module, tokens: int) -> list[str]:
+    """Arrays with two axes of tokens; no layer may be as wide."""
+    return [
+        f"{instruction.name} makes {array}"
+        for instruction in module
+        for array in instruction.shape.arrays
+        if array.dims.count(tokens) > 1
+    ]
+
+
 def more_collectives(private: hlo.Module, plain: hlo.Module, examples: int) -> list[str]:
     """What the private step sends and the plain one does not, beyond two numbers for each example."""
     ours, theirs = (_sent(find_collectives(module)) for module in (private, plain))
