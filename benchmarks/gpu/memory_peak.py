@@ -1,4 +1,4 @@
-"""What a step holds at the moment at which it holds most, by XLA's own account of live arrays.
+"""What a step holds at the moment at which it holds most, by XLA's own plan of its memory.
 
     python tools/gpu_environment.py -m benchmarks.gpu.memory_peak gpt2 auto --batch 149
 
@@ -20,42 +20,72 @@ from benchmarks.gpu.memory_table import ENDLESS
 from benchmarks.gpu.printed import MODELS
 from benchmarks.gpu.programs import compile_step, make_mesh, missing
 from benchmarks.steps import step_models
-from bk_jax import hlo
 
-_LIVE = re.compile(r"^    (\S+)\{(\d*)\}: (\d+) bytes \(cumulative", re.MULTILINE)
+_ALLOCATION = re.compile(r"^allocation (\d+):")
+_VALUE = re.compile(r" value: <\d+ ([^\s{]+)\{?(\d*)\}? @0> \(size=(\d+),offset=(\d+)\): ([^({]+)")
+_RANGE = re.compile(r"^    ([^\s{]+)\{(\d*)\}:(\d+)-(\d+)$", re.MULTILINE)
 
 
-class Live(NamedTuple):
-    """A result of an instruction and its bytes; `index` is a number if there are several, or empty."""
+class Array(NamedTuple):
+    """An array in XLA's plan: where it lies, and the first and last instruction while it is there."""
 
-    instruction: str
-    index: str
+    shape: str
+    place: tuple[int, int]  # allocation, offset
     nbytes: int
+    first: int
+    last: int
 
 
-def live_at_peak(dump: str) -> list[Live]:
-    r"""From XLA's dump `*-live-range.txt`.
+def planned_arrays(assignment: str, ranges: str) -> list[Array]:
+    """From XLA's dumps `*-buffer-assignment.txt` and `*-live-range.txt`; tables of pointers left out."""
+    lives = {(one[1], one[2]): (int(one[3]), int(one[4])) for one in _RANGE.finditer(ranges)}
+    arrays, allocation = [], -1
+    for line in assignment.splitlines():
+        if begins := _ALLOCATION.match(line):
+            allocation = int(begins[1])
+        elif value := _VALUE.match(line):
+            name, index, nbytes, offset, shape = value.groups()
+            if life := lives.get((name, index)):  # others are numbers inside of a reduction
+                arrays.append(Array(shape, (allocation, int(offset)), int(nbytes), *life))
+    return arrays
 
-    >>> live_at_peak("  Live ranges at 3 (peak):\n    dot.1{0}: 8 bytes (cumulative: 8 bytes)\n")
-    [Live(instruction='dot.1', index='0', nbytes=8)]
-    """
-    _, _, rest = dump.partition("(peak):\n")
-    peak, _, _ = rest.partition("\n  Stack trace")
-    return [Live(one[1], one[2], int(one[3])) for one in _LIVE.finditer(peak)]
+
+def fullest_moment(arrays: Iterable[Array]) -> list[Array]:
+    """What is alive when most memory is taken; of arrays in one place, as after an update, the first."""
+    arrays = list(arrays)
+    moments = {one.first for one in arrays}
+    return max((_alive(arrays, moment) for moment in moments), key=_taken)
 
 
-def by_shape(live: Iterable[Live], module: hlo.Module) -> list[tuple[str, int, int]]:
-    """Shape, how many arrays of it are alive, and their bytes; the most first."""
-    shapes = {instruction.name: instruction.shape.arrays for instruction in module}
+def _alive(arrays: Iterable[Array], moment: int) -> list[Array]:
+    places: dict[tuple[int, int], Array] = {}
+    for one in arrays:
+        if one.first <= moment <= one.last:
+            places.setdefault(one.place, one)
+    return list(places.values())
+
+
+def _taken(arrays: Iterable[Array]) -> int:
+    return sum(one.nbytes for one in arrays)
+
+
+def by_shape(arrays: Iterable[Array]) -> list[tuple[str, int, int]]:
+    """Shape, how many arrays of it there are, and their bytes; the most first."""
     counts: collections.Counter[str] = collections.Counter()
     nbytes: collections.Counter[str] = collections.Counter()
-    for one in live:
-        arrays = shapes[one.instruction]
-        if one.index or len(arrays) == 1:  # otherwise it is a table of pointers
-            shape = str(arrays[int(one.index or 0)])
-            counts[shape] += 1
-            nbytes[shape] += one.nbytes
+    for one in arrays:
+        counts[one.shape] += 1
+        nbytes[one.shape] += one.nbytes
     return [(shape, counts[shape], total) for shape, total in nbytes.most_common()]
+
+
+def read_dumps(folder: Path) -> list[tuple[str, int, int]]:
+    """What is alive at the peak of the program whose dumps are there."""
+    texts = [
+        next(folder.glob(f"*-{kind}.txt")).read_text()
+        for kind in ("buffer-assignment", "live-range")
+    ]
+    return by_shape(fullest_moment(planned_arrays(*texts)))
 
 
 def examine(model: str, method: str, batch: int) -> list[tuple[str, int, int]]:
@@ -65,9 +95,8 @@ def examine(model: str, method: str, batch: int) -> list[tuple[str, int, int]]:
     step = "plain" if method == "none" else method
     with tempfile.TemporaryDirectory() as folder:
         options = {"xla_dump_to": folder, "xla_dump_hlo_as_text": True}
-        found = compile_step(task, step, make_mesh("a100", memory=ENDLESS), options=options)
-        (dump,) = Path(folder).glob("*-live-range.txt")
-        return by_shape(live_at_peak(dump.read_text()), found.module())
+        compile_step(task, step, make_mesh("a100", memory=ENDLESS), options=options)
+        return read_dumps(Path(folder))
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks.gpu import memory_document, memory_peak, memory_table
 from benchmarks.gpu.printed import PRINTED
-from bk_jax import hlo
 
 ROOT = Path(__file__).parents[2]
 FOUND = json.loads((ROOT / memory_document.DATA).read_text())
@@ -68,31 +67,32 @@ def test_an_estimate_is_called_one():
     assert row.endswith("| 589 |")
 
 
-# Two results of one instruction, the table of their pointers, and another array; then not the peak.
-LIVE = """  Live ranges at 1:
-    first{}: 800 bytes (cumulative: 800 bytes)
-  Live ranges at 2 (peak):
-    both{0}: 48 bytes (cumulative: 48 bytes)
-    both{1}: 48 bytes (cumulative: 96 bytes)
-    both{}: 16 bytes (cumulative: 112 bytes)
-    first{}: 8 bytes (cumulative: 120 bytes)
-  Stack trace breakdown for peak usage: 120 bytes
-    first{}: 8 bytes (cumulative: 128 bytes)
+ASSIGNMENT = """BufferAssignment:
+allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {}:
+ value: <1 first @0> (size=8,offset=0): f32[2]{0}
+allocation 1: size 200, preallocated-temp:
+ value: <2 both{} @0> (size=16,offset=96): (f32[3,4]{1,0}, f32[3,4]{1,0})
+ value: <3 both{0} @0> (size=48,offset=0): f32[3,4]{1,0}
+ value: <4 both{1} @0> (size=48,offset=48): f32[3,4]{1,0}
+ value: <5 updated @0> (size=48,offset=0): f32[3,4]{1,0}
+ value: <6 later @0> (size=80,offset=0): f32[20]{0}
 """
-PROGRAM = """HloModule step
-
-ENTRY main {
-  first = f32[2]{0} parameter(0)
-  ROOT both = (f32[3,4]{1,0}, f32[3,4]{1,0}) custom-call(first), custom_call_target="two"
-}
+RANGES = """HloLiveRange (max 4):
+  BufferLiveRange:
+    first{}:0-4
+    both{}:1-2
+    both{0}:1-2
+    both{1}:1-2
+    updated{}:2-3
+    later{}:4-4
 """
 
 
-def test_what_is_alive_at_the_peak_is_counted_by_shape(tmp_path):
-    file = tmp_path / "step.txt"
-    file.write_text(PROGRAM)
-    (module,) = hlo.load(file)
-    found = memory_peak.by_shape(memory_peak.live_at_peak(LIVE), module)
+def test_what_is_alive_at_the_peak_is_counted_by_shape():
+    """An array that is updated in place is one, and a table of pointers none."""
+    arrays = memory_peak.planned_arrays(ASSIGNMENT, RANGES)
+    assert len(arrays) == 5
+    found = memory_peak.by_shape(memory_peak.fullest_moment(arrays))
     assert found == [("f32[3,4]", 2, 96), ("f32[2]", 1, 8)]
 
 
