@@ -27,6 +27,7 @@ MESHES = [
 # Over the plain step's; beside each limit what the cases above have, at most.
 MORE_MEMORY = 1.12  # 1.082, of GPT2-large
 COPIED = 1 << 16  # 0
+WIDER = 2.02  # 2.013 for what FSDP sums: float32 in place of bfloat16
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -43,9 +44,10 @@ def test_the_program_passes_every_gate(case):
 def test_the_program_for_a_mesh_passes_every_gate(case):
     private, plain = (cases.compiled(case, step) for step in ("auto", "plain"))
     module, devices = private.module(), case.mesh[0]
-    assert gates.missing_calls(module, cases.explanation(case)) == []
+    wider = 1 if case.dtype == "float32" else WIDER
+    assert gates.missing_norms(module, cases.explanation(case)) == []
     assert find_collectives(module)
-    assert gates.more_collectives(module, plain.module(), case.examples) == []
+    assert gates.more_collectives(module, plain.module(), case.examples, wider=wider) == []
     assert gates.per_sample_gradients(module, cases.weights(case), case.examples // devices) == []
     assert gates.more_memory(private.temporary, plain.temporary, MORE_MEMORY) == []
 
