@@ -39,10 +39,18 @@ def batches(found: dict[str, Any]) -> list[str]:
                 here, printed = largest["40"], methods[method].batch
                 ratios = (f"{one:.2f}" for one in (here / plain, printed / methods["none"].batch))
                 cells = [model, NAMES[method], here, next(ratios), printed, next(ratios)]
-                rows.append(
-                    " | ".join(["", *map(str, [*cells, largest.get("80", "")]), ""]).strip()
-                )
+                rows.append(_row([*cells, _twice(found[model][method])]))
     return rows
+
+
+def _twice(one: dict[str, Any]) -> str:
+    """The batch of a compiled step, or what the line says."""
+    compiled, by_line = (one.get(kind, {}).get("80") for kind in ("largest", "by line"))
+    return f"{compiled}" if compiled else f"about {by_line}" if by_line else ""
+
+
+def _row(cells: list[Any]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def lengths(found: dict[str, Any]) -> list[str]:
@@ -56,7 +64,7 @@ def lengths(found: dict[str, Any]) -> list[str]:
             for method, one in methods.items():
                 sizes = (f"{one[kind] / 1e9:.1f}" for kind in ("temporary", "peak"))
                 cells = [name.partition("=")[2], NAMES[method], *sizes, _shown(one["squares"])]
-                rows.append(f"| {' | '.join(cells)} |")
+                rows.append(_row(cells))
     return rows
 
 

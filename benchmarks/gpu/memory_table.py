@@ -5,16 +5,18 @@
 The device that they are compiled for has more memory than any of them takes: XLA would otherwise compute
 parts of a step twice. Memory is then nearly a line in the batch: one compilation gives the line, one
 more at the answer shows that it fits. What is found goes to docs/gpu_memory.json at once, and is not
-compiled again. `benchmarks.gpu.memory_document` writes the tables of docs/gpu.md from it.
+compiled again; with `--by-line` nothing is compiled, and the line of what was gives an estimate.
+`benchmarks.gpu.memory_document` writes the tables of docs/gpu.md from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +31,7 @@ FILE = Path(__file__).resolve().parents[2] / "docs" / "gpu_memory.json"
 # The devices have 42.5 and 85 GB; the rest is for the driver, libraries and what lies between arrays.
 LIMITS = {"40": 40 * 10**9, "80": 80 * 10**9}
 TOLERANCE = 0.02
-GUESS = 1.8  # times the paper's batch, to begin with
+GUESS = 1.8  # times the paper's batch without privacy, to begin with
 ENDLESS = 1 << 42  # bytes of memory
 ADAM_BYTES = 8  # two moments of a parameter, which live besides the step
 LENGTHS = (4096, 8192)
@@ -49,6 +51,17 @@ class Line(NamedTuple):
         128
         """
         return max(0, math.floor((limit - self.start) / self.slope))
+
+
+def line_near(known: dict[int, int]) -> Line:
+    """From what is left without examples, nearest to the compiled batches.
+
+    >>> line_near({0: 100, 10: 170, 20: 240})
+    Line(start=100, slope=7.0)
+    """
+    over = {batch: nbytes - known[0] for batch, nbytes in known.items()}
+    products = sum(batch * nbytes for batch, nbytes in over.items())
+    return Line(known[0], products / sum(batch**2 for batch in over))
 
 
 def line_through(known: dict[int, int], one: int, two: int) -> Line:
@@ -76,10 +89,18 @@ def largest_batch(memory: Callable[[int], int], known: dict[int, int], limit: fl
         known[batch] = memory(batch)
 
 
-def examine(model: str, method: str, limit: str, before: Found) -> Found:
-    """The largest batch of one method; `before` is what is known of it from another limit."""
+def first_guess(model: str, method: str, plain: Found) -> int:
+    """A batch to begin with, by the paper's ratio to the plain step's, if that is known."""
+    printed = {name: one.batch for name, one in PRINTED[model].items()}
+    smaller = printed[method] / printed["none"]
+    return round(smaller * plain.get("largest", {}).get("40", GUESS * printed["none"]))
+
+
+def examine(model: str, method: str, limit: str, row: dict[str, Found]) -> Found:
+    """The largest batch of one method; `row` is what is known of the model."""
+    before = row.get(method, {})
     name, sizes = MODELS[model]
-    weights = _weights(step_models.make(name, abstract=True, batch=1, **sizes))
+    weights = _weights(model)
 
     def memory(batch: int) -> int:
         task = step_models.make(name, abstract=True, batch=batch, **sizes)
@@ -89,17 +110,32 @@ def examine(model: str, method: str, limit: str, before: Found) -> Found:
         print(f"{model} {method} B={batch}: {found.peak / 1e9:.2f} GB", flush=True)
         return found.peak + ADAM_BYTES * weights
 
-    compiled = {int(batch): nbytes for batch, nbytes in before.get("bytes", {}).items()}
-    if not compiled:
-        first = round(GUESS * PRINTED[model][method].batch)
-        compiled[first] = memory(first)
-    known = {0: (4 + 4 + ADAM_BYTES) * weights, **compiled}  # parameters and gradients are left
+    known = _known(model, before)
+    if len(known) == 1:
+        first = first_guess(model, method, row.get("none", {}))
+        known[first] = memory(first)
     batch = largest_batch(memory, known, LIMITS[limit])
     written = {str(b): n for b, n in sorted(known.items()) if b}
-    return {"largest": {**before.get("largest", {}), limit: batch}, "bytes": written}
+    return {**before, "largest": {**before.get("largest", {}), limit: batch}, "bytes": written}
 
 
-def _weights(task: step_models.Task) -> int:
+def estimate(model: str, limit: str, before: Found) -> int:
+    """The largest batch by the line of the batches that fit into 40 GB, and of those that nearly do."""
+    near = 1.1 * LIMITS["40"]
+    known = {batch: n for batch, n in _known(model, before).items() if n <= near}
+    return line_near(known).largest(LIMITS[limit])
+
+
+def _known(model: str, before: Found) -> dict[int, int]:
+    """Compiled batches, and none: parameters and gradients are left."""
+    compiled = {int(batch): nbytes for batch, nbytes in before.get("bytes", {}).items()}
+    return {0: (4 + 4 + ADAM_BYTES) * _weights(model), **compiled}
+
+
+@functools.cache
+def _weights(model: str) -> int:
+    name, sizes = MODELS[model]
+    task = step_models.make(name, abstract=True, batch=1, **sizes)
     return sum(math.prod(x.shape) for x in jax.tree.leaves(task.params))
 
 
@@ -126,20 +162,34 @@ def main() -> None:
     )
     parser.add_argument("--methods", nargs="+", default=["none", "auto", "ghost_clip", "opacus"])
     parser.add_argument("--limits", nargs="+", choices=list(LIMITS), default=list(LIMITS))
+    parser.add_argument("--by-line", action="store_true", help="compile nothing: 80 GB by 40 GB")
     parser.add_argument("--file", type=Path, default=FILE, help="what is known, and grows")
     arguments = parser.parse_args()
-    if reason := missing():
-        print(f"memory_table: skipped, {reason}")
-        return
     file = arguments.file
     found = json.loads(file.read_text()) if file.exists() else {}
-    found.setdefault("versions", {})["jax"] = jax.__version__
     every = itertools.product(arguments.limits, arguments.models, arguments.methods)
+    if arguments.by_line:
+        _add_estimates(found)
+        file.write_text(json.dumps(found, indent=1) + "\n")
+    elif reason := missing():
+        print(f"memory_table: skipped, {reason}")
+    else:
+        _add_compiled(found, every, file)
+
+
+def _add_estimates(found: Found) -> None:
+    for model in PRINTED:
+        for one in found.get(model, {}).values():
+            one["by line"] = {"80": estimate(model, "80", one)}
+
+
+def _add_compiled(found: Found, every: Iterable[tuple[str, str, str]], file: Path) -> None:
+    found.setdefault("versions", {})["jax"] = jax.__version__
     for limit, model, method in every:
         if model == "llama":
             _add_lengths(found, method)
-        elif limit not in (row := found.setdefault(model, {}).get(method, {})).get("largest", {}):
-            found[model][method] = examine(model, method, limit, row)
+        elif limit not in (row := found.setdefault(model, {})).get(method, {}).get("largest", {}):
+            row[method] = examine(model, method, limit, row)
         file.write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import memory_document, memory_table
+from benchmarks.gpu import memory_document, memory_peak, memory_table
 from benchmarks.gpu.printed import PRINTED
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +34,66 @@ def test_a_bend_is_no_obstacle():
 
 def test_nothing_fits():
     assert search(lambda b: 1000 + b, 10, 5)[0] == 0
+
+
+def test_the_first_guess_keeps_to_the_ratio_of_the_paper():
+    printed = PRINTED["gpt2"]
+    assert memory_table.first_guess("gpt2", "none", {}) == round(1.8 * printed["none"].batch)
+    ratio = printed["opacus"].batch / printed["none"].batch
+    assert memory_table.first_guess("gpt2", "opacus", {"largest": {"40": 300}}) == round(
+        300 * ratio
+    )
+
+
+def test_a_line_begins_at_what_is_left_without_examples():
+    known = {0: 100, 10: 170, 20: 240}
+    assert memory_table.line_near(known) == (100, 7)
+    assert memory_table.line_near({0: 0, 1: 1, 2: 4}).slope == 9 / 5
+
+
+@pytest.mark.parametrize("method", ["none", "auto"])
+def test_where_80_gb_were_compiled_the_line_is_right_within_four_percent(method):
+    one = FOUND["gpt2"][method]
+    compiled = one["largest"]["80"]
+    assert memory_table.estimate("gpt2", "80", one) == pytest.approx(compiled, rel=0.04)
+
+
+def test_an_estimate_is_called_one():
+    found = {"gpt2": {"none": {"largest": {"40": 286}, "by line": {"80": 587}}}}
+    (row,) = memory_document.batches(found)[memory_document.HEADER :]
+    assert row.endswith("| about 587 |")
+    found["gpt2"]["none"]["largest"]["80"] = 589
+    (row,) = memory_document.batches(found)[memory_document.HEADER :]
+    assert row.endswith("| 589 |")
+
+
+ASSIGNMENT = """BufferAssignment:
+allocation 0: size 8, parameter 0, shape |f32[2]| at ShapeIndex {}:
+ value: <1 first @0> (size=8,offset=0): f32[2]{0}
+allocation 1: size 200, preallocated-temp:
+ value: <2 both{} @0> (size=16,offset=96): (f32[3,4]{1,0}, f32[3,4]{1,0})
+ value: <3 both{0} @0> (size=48,offset=0): f32[3,4]{1,0}
+ value: <4 both{1} @0> (size=48,offset=48): f32[3,4]{1,0}
+ value: <5 updated @0> (size=48,offset=0): f32[3,4]{1,0}
+ value: <6 later @0> (size=80,offset=0): f32[20]{0}
+"""
+RANGES = """HloLiveRange (max 4):
+  BufferLiveRange:
+    first{}:0-4
+    both{}:1-2
+    both{0}:1-2
+    both{1}:1-2
+    updated{}:2-3
+    later{}:4-4
+"""
+
+
+def test_what_is_alive_at_the_peak_is_counted_by_shape():
+    """An array that is updated in place is one, and a table of pointers none."""
+    arrays = memory_peak.planned_arrays(ASSIGNMENT, RANGES)
+    assert len(arrays) == 5
+    found = memory_peak.by_shape(memory_peak.fullest_moment(arrays))
+    assert found == [("f32[3,4]", 2, 96), ("f32[2]", 1, 8)]
 
 
 def test_the_document_has_the_tables_of_the_file():

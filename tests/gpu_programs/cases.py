@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import bk_jax
@@ -37,7 +38,12 @@ class Case(NamedTuple):
 
 @functools.cache
 def task(case: Case) -> step_models.Task:
-    return step_models.make(case.model, abstract=True, **dict(case.sizes))
+    """On several devices, activations are pinned to those of their examples, as people do."""
+    sizes: dict[str, Any] = dict(case.sizes)
+    if case.mesh != (1, 1):
+        place = NamedSharding(make_mesh(case.gpu, *case.mesh), P("data"))
+        sizes["pin"] = lambda x: jax.lax.with_sharding_constraint(x, place)
+    return step_models.make(case.model, abstract=True, **sizes)
 
 
 def compiled(case: Case, step: str, **options: Any) -> Program:

@@ -54,6 +54,32 @@ def test_tokens_cost_whole_tiles():
     assert norm(layers[0]) == pytest.approx(norm(layers[2]), rel=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["H100", "B200"])
+def test_rows_that_are_not_aligned_are_loaded_element_by_element(kind):
+    """GPT2's head: a Gram matrix of 1024 tokens needs fewer flops than gradients, and more loads."""
+
+    def choice(words, itemsize):
+        cost = LayerCost(1, 1024, 768, words, kept_itemsize=itemsize)
+        return fastest_route(cost, nominal_rates(kind)).route
+
+    assert choice(50257, 2) == "fused"
+    assert choice(50264, 2) == "ghost"  # whole vectors of eight
+    assert choice(50257, 4) == choice(50260, 4) == "store"
+
+
+@pytest.mark.parametrize(("d", "p"), [(4096, 4097), (4097, 4096)])
+def test_a_product_takes_as_long_as_its_loads(d, p):
+    device = find_device("B200")
+    aligned, single = (
+        route_seconds(LayerCost(1, 1024, *sizes, kept_itemsize=2), "fused", 8, device)
+        for sizes in ((4096, 4160), (d, p))
+    )
+    loads = 8 * 1024 * 4096 * 4160 / 64  # every element for each of the tiles beside it
+    written = 4 * d * p / (SHARE * device.memory)
+    assert single - written == pytest.approx(2 * (loads / device.loads / SHARE + device.launch))
+    assert single > 1.5 * aligned
+
+
 def test_a_shared_gram_matrix_is_computed_once():
     cost = LayerCost(1, 512, 1024, 1024)
     alone, shared = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +17,12 @@ from benchmarks.steps.step_models.parts import (
     layer_norm,
     matmul,
 )
+
+Pin = Callable[[jax.Array], jax.Array]  # what people do to activations on several devices
+
+
+def left_to_xla(x: jax.Array) -> jax.Array:
+    return x
 
 
 def block_params(w: Weights, d: int) -> Params:
@@ -37,10 +43,12 @@ def _attention(p: Params, x: jax.Array, heads: int, mask: jax.Array | None) -> j
     return dense(p["out"], mixed.reshape(batch, length, d))
 
 
-def _blocks(blocks: Sequence[Params], x: jax.Array, heads: int, mask: Any = None) -> jax.Array:
+def _blocks(
+    blocks: Sequence[Params], x: jax.Array, heads: int, mask: Any = None, pin: Pin = left_to_xla
+) -> jax.Array:
     for p in blocks:
-        x = x + _attention(p, layer_norm(p["norm1"], x), heads, mask)
-        x = x + dense(p["down"], jax.nn.gelu(dense(p["up"], layer_norm(p["norm2"], x))))
+        x = pin(x + _attention(p, layer_norm(p["norm1"], x), heads, mask))
+        x = pin(x + dense(p["down"], jax.nn.gelu(dense(p["up"], layer_norm(p["norm2"], x)))))
     return x
 
 
@@ -56,6 +64,7 @@ def gpt2(
     depth: int = 12,
     d: int = 768,
     words: int = 50257,
+    pin: Pin = left_to_xla,
 ) -> Task:
     """GPT2 with its output head tied to the token embedding."""
     params = {
@@ -65,8 +74,8 @@ def gpt2(
 
     def loss(params: Params, ids: jax.Array) -> jax.Array:
         causal = jnp.tril(jnp.ones((length, length), bool))
-        x = params["token"][ids] + params["position"][jnp.arange(length)]
-        x = layer_norm(params["norm"], _blocks(params["blocks"], x, heads_of(d), causal))
+        x = pin(params["token"][ids] + params["position"][jnp.arange(length)])
+        x = layer_norm(params["norm"], _blocks(params["blocks"], x, heads_of(d), causal, pin))
         return cross_entropy(matmul(x[:, :-1], params["token"].T), ids[:, 1:])
 
     return Task(loss, params, w.ids(batch, length, below=words))

@@ -4,6 +4,9 @@ Our kernels compute whole tiles: 100 tokens cost as much as 128, and in the uppe
 2.4 times what they need. Operands are read while others are multiplied, results are written once their
 product is done. One share of the peak stands for all kernels, XLA's and ours, and for memory: until
 somebody measures, what counts is their relation.
+
+Kernels load 16 bytes at a time. Rows that do not start at multiples of 16 bytes, as GPT2's 50257 words
+do not, take a load for each element, in every tile that reads it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from bk_jax.planning.devices import Device
 
 SHARE = 0.6  # of the peak: an assumption
 STEP = 16  # tokens that a tile takes at a time
+VECTOR = 16  # bytes of one load
 
 
 def plain_seconds(cost: LayerCost, batch_size: int, device: Device) -> float:
@@ -39,20 +43,26 @@ def route_seconds(
 def _each(cost: LayerCost, batch_size: int, device: Device) -> float:
     """The gradient of every example, which is squared and added up; it is not written."""
     flops = 2 * batch_size * cost.n * padded(cost.t, STEP) * _tiled_weight(cost, device)
-    return _product(cost, flops, batch_size, _rate(cost, device), device)
+    return _product(
+        cost, flops, batch_size, _rate(cost, device), device, _loads(cost, flops, device)
+    )
 
 
 def _sum(cost: LayerCost, batch_size: int, device: Device) -> float:
     flops = 2 * batch_size * cost.n * cost.t * _tiled_weight(cost, device)
-    product = _product(cost, flops, batch_size, _rate(cost, device), device)
+    loads = _loads(cost, flops, device)
+    product = _product(cost, flops, batch_size, _rate(cost, device), device, loads)
     return product + _moved(cost.stored_bytes, device)
 
 
 def _gram(cost: LayerCost, batch_size: int, device: Device, shares_gram: bool) -> float:
     """Tiles of the upper triangles of both Gram matrices."""
-    features = cost.p if shares_gram else cost.p + cost.d
-    flops = batch_size * cost.n * gram_flops(cost.t, device.tile) * features
-    return _product(cost, flops, batch_size, _rate(cost, device), device)
+    widths = [cost.p] if shares_gram else [cost.p, cost.d]
+    each = batch_size * cost.n * gram_flops(cost.t, device.tile)
+    single = sum(width for width in widths if not is_aligned(width, cost.kept_itemsize))
+    loads = each * single / device.tile  # both sides of a tile are rows of one operand
+    flops = each * sum(widths)
+    return _product(cost, flops, batch_size, _rate(cost, device), device, loads)
 
 
 def gram_flops(tokens: int, tile: int) -> int:
@@ -63,6 +73,26 @@ def gram_flops(tokens: int, tile: int) -> int:
     """
     tiles = -(-tokens // tile)
     return tiles * (tiles + 1) * tile**2
+
+
+def _loads(cost: LayerCost, flops: float, device: Device) -> float:
+    """Loads of single elements by a product with those flops: a tile's side for each step."""
+    return _loaded_singly(cost) * flops / (2 * device.tile)
+
+
+def _loaded_singly(cost: LayerCost) -> int:
+    """Operands with rows that are not aligned; our convolutions gather their patches anyway."""
+    widths = () if cost.is_conv else (cost.d, cost.p)
+    return sum(not is_aligned(width, cost.kept_itemsize) for width in widths)
+
+
+def is_aligned(width: int, itemsize: int) -> bool:
+    """Whether every row starts at a multiple of what one load takes.
+
+    >>> is_aligned(768, 2), is_aligned(50257, 2), is_aligned(50260, 4)
+    (True, False, True)
+    """
+    return width * itemsize % VECTOR == 0
 
 
 def _rate(cost: LayerCost, device: Device) -> float:
@@ -83,10 +113,17 @@ def padded(size: int, tile: int) -> int:
     return -(-size // tile) * tile
 
 
-def _product(cost: LayerCost, flops: float, batch_size: int, peak: float, device: Device) -> float:
-    """As long as arithmetic or reading what was kept needs, and the start of a kernel."""
+def _product(
+    cost: LayerCost,
+    flops: float,
+    batch_size: int,
+    peak: float,
+    device: Device,
+    loads: float = 0,
+) -> float:
+    """As long as arithmetic, reading what was kept or single loads need, and the start of a kernel."""
     read = batch_size * cost.kept_bytes / device.memory
-    return max(flops / peak, read) / SHARE + device.launch
+    return max(flops / peak, read, loads / device.loads) / SHARE + device.launch
 
 
 def _moved(nbytes: float, device: Device) -> float:

@@ -22,6 +22,7 @@ class Device:
       bf16: the same on bfloat16.
       fp32: flops per second without tensor cores.
       memory: bytes per second.
+      loads: loads of single elements per second: 32 for each multiprocessor and cycle.
       launch: seconds to start a kernel: an assumption.
       tile: sides of the tiles that our kernels compute.
     """
@@ -31,6 +32,7 @@ class Device:
     bf16: float
     fp32: float
     memory: float
+    loads: float
     launch: float = 4e-6
     tile: int = 64
 
@@ -48,11 +50,12 @@ class Device:
 
 
 # SXM modules; B200: an eighth of HGX B200's, half of the sparse numbers. The first that fits counts.
+# `loads` follows from `fp32`: 64 (A100) or 128 units with two flops a cycle, beside 32 that load.
 DEVICES = (
-    Device("A100-SXM4-80GB", 156e12, 312e12, 19.5e12, 2.039e12),
-    Device("A100", 156e12, 312e12, 19.5e12, 1.555e12),  # 40 GB, as in the paper
-    Device("H100", 495e12, 989e12, 66.9e12, 3.35e12),
-    Device("B200", 1.1e15, 2.25e15, 75e12, 8.0e12),
+    Device("A100-SXM4-80GB", 156e12, 312e12, 19.5e12, 2.039e12, 4.9e12),
+    Device("A100", 156e12, 312e12, 19.5e12, 1.555e12, 4.9e12),  # 40 GB, as in the paper
+    Device("H100", 495e12, 989e12, 66.9e12, 3.35e12, 8.4e12),
+    Device("B200", 1.1e15, 2.25e15, 75e12, 8.0e12, 9.4e12),
 )
 
 
