@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bk_jax.api import DPValueAndGrad, Stats, clipped_value_and_grad, dp_value_and_grad
     from bk_jax.exporting import export_step, register_custom_calls
     from bk_jax.interop import equinox as equinox
+    from bk_jax.interop import keras as keras
     from bk_jax.interop import nnx as nnx
     from bk_jax.overhead import calibrate, tax
     from bk_jax.program.shared_data import BatchSizedConstantWarning
@@ -55,6 +56,7 @@ _FUNCTIONS = {
 # Those of other libraries are not in `__all__`: `import *` must do without the libraries.
 _MODULES = {
     "equinox": "interop.equinox",
+    "keras": "interop.keras",
     "nnx": "interop.nnx",
     "ops": "ops",
     "optimizers": "optimizers",

@@ -25,9 +25,9 @@ LAYERS = (
     ("summing", "fitting"),
     ("grad_fn",),
     ("api", "updates", "mechanisms"),
-    ("privacy", "peft", "overhead", "interop"),
+    ("privacy", "peft", "overhead"),
     ("sampling", "audit"),
-    ("training",),
+    ("training", "interop"),
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))

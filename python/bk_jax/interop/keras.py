@@ -1,0 +1,292 @@
+"""Keras 3 on JAX: after `bk_jax.keras.make_private(model, ...)`, `model.fit` trains privately.
+
+| of Keras | in a private model |
+|---|---|
+| `compile`, `evaluate`, `predict`, `save`, callbacks, validation | as before |
+| `fit(x, y)` | Poisson batches of the plan; takes arrays, and no weights |
+| `optimizer` | as before, but none that scales the loss |
+| metrics and loss of training | of the real examples of each batch. NOT PRIVATE |
+| seed generators (dropout) | split, one seed for each example |
+| variables that a training call changes | refused |
+| `train_on_batch`, a `train_step` of the model's own | refused |
+
+What is saved is an ordinary model: to train it further, call `make_private` on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+import bk_jax.random
+from bk_jax import privacy
+from bk_jax._extras import require
+from bk_jax.interop.keras_step import Drawn, train_step
+from bk_jax.sampling import Loader, PoissonSampler
+from bk_jax.sampling.planned import Nobody
+
+__all__ = ["Private", "make_private"]
+
+# What the plan or the step decides: options of `dp_value_and_grad` that nobody else may choose.
+DECIDED = frozenset(
+    ("argnums", "batch_argnums", "has_aux", "keep_batch_dim", "loss_scale", "noise_multiplier")
+) | {"normalize_by", "prng_argnum", "return_stats", "shared_argnames"}
+# Arguments of Keras' fit that have no meaning here, and what to do instead.
+REFUSED = {
+    "batch_size": "the plan decides it; validation has validation_batch_size",
+    "sample_weight": "every example counts once; put what you know of it into the loss",
+    "class_weight": "every example counts once; put weights of classes into the loss",
+    "validation_split": "the plan is for all examples of x; pass validation_data",
+}
+
+
+def make_private(
+    model: Any,
+    *,
+    ledger: str | os.PathLike[str],
+    epsilon: float | None = None,
+    delta: float | None = None,
+    num_examples: int | None = None,
+    batch_size: float | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    l2_clip_norm: float | None = None,
+    plan: privacy.PrivacyPlan | None = None,
+    checkpoint: Mapping[str, Any] | None = None,
+    forfeit: bool = False,
+    fork: bool = False,
+    key: jax.Array | None = None,
+    **options: Any,
+) -> Any:
+    """Makes `model.fit` private, and returns the model. `model.privacy` tells what was spent.
+
+        model.compile("adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+        bk_jax.keras.make_private(model, ledger="run.ledger", epsilon=3, delta=1e-6,
+                                  num_examples=50_000, batch_size=256, epochs=10)
+        model.fit(x, y, epochs=10, validation_data=held_out)
+        print(model.privacy.epsilon())
+
+    Args:
+      model: a Keras model; compile it before or after.
+      ledger: the file of what has been spent and of the secret key, see `bk_jax.privacy.open_ledger`.
+        It is open until `model.privacy.ledger.close()`, or the end of the process.
+      epsilon: the budget; with `delta`, `num_examples`, `batch_size` (expected size of a Poisson
+        batch), `l2_clip_norm` (default 1) and either `epochs` or `steps` as for `bk_jax.privacy.plan`.
+      delta: see `epsilon`.
+      num_examples: see `epsilon`.
+      batch_size: see `epsilon`.
+      epochs: see `epsilon`.
+      steps: see `epsilon`.
+      l2_clip_norm: see `epsilon`.
+      plan: a plan with a `max_batch_size`, in place of all of these.
+      checkpoint: what `model.privacy.checkpoint()` returned when this model was saved.
+      forfeit: go on although the ledger has steps that the model has not; see `open_ledger`.
+      fork: go on in a copy of a ledger; see `open_ledger`.
+      key: the secret key of a new ledger, for repeatable runs.
+      **options: of `bk_jax.dp_value_and_grad`: `clipping`, `method`, `microbatch_size` and others.
+    """
+    _check_model(require("keras", "keras", install="keras"), model)
+    if decided := DECIDED & options.keys():
+        raise ValueError(f"{', '.join(sorted(decided))}: decided by the plan and by Keras' fit.")
+    numbers = {
+        "target_epsilon": epsilon,
+        "delta": delta,
+        "num_examples": num_examples,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "steps": steps,
+        "l2_clip_norm": l2_clip_norm,
+    }
+    plan = _plan(plan, {name: value for name, value in numbers.items() if value is not None})
+    told = {"checkpoint": checkpoint, "forfeit": forfeit, "fork": fork, "key": key}
+    opened = privacy.open_ledger(ledger, plan, **told)
+    private = Private(model, plan, opened, plan.options() | options)
+    model.privacy = private
+    model.train_step = functools.partial(train_step, model, private.options)
+    model.fit = private.fit
+    model.train_function = None  # it may hold a step that is not private
+    return model
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Private:
+    """What `make_private` adds to a model, as `model.privacy`.
+
+    Attributes:
+      model: the model.
+      plan: what may be spent.
+      ledger: what has been spent.
+      options: of the private gradient.
+    """
+
+    model: Any
+    plan: privacy.PrivacyPlan
+    ledger: privacy.Ledger
+    options: Mapping[str, Any]
+
+    def epsilon(self) -> float:
+        """What has been spent so far, at the plan's delta."""
+        return self.ledger.epsilon()
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What to save beside the model, to go on with it later: two plain integers."""
+        return self.ledger.checkpoint()
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        *,
+        epochs: int | None = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        **arguments: Any,
+    ) -> Any:
+        """Keras' `fit`, on Poisson batches of the plan; further arguments are Keras'.
+
+        Args:
+          x: all examples: an array, or a tree of arrays for a model with several inputs.
+          y: their targets.
+          epochs: as in Keras; default: as many as the plan has left.
+          initial_epoch: as in Keras.
+          steps_per_epoch: steps of an epoch; default: `num_examples // batch_size`, or fewer if the plan has
+            fewer left.
+          **arguments: of Keras' `fit`: `callbacks`, `validation_data`, `verbose` and others.
+        """
+        for name, instead in REFUSED.items():
+            if not _is_default(arguments.pop(name, None)):
+                raise ValueError(f"fit of a private model takes no {name}: {instead}.")
+        _check_arrays((x, y))
+        nobody = Loader((x, y), Nobody.of(self.plan))
+        left = self.plan.steps - self.ledger.steps
+        pass_over_data = int(self.plan.num_examples // self.plan.batch_size)
+        per_epoch = steps_per_epoch or max(1, min(pass_over_data, left))
+        count = initial_epoch + max(1, left // per_epoch) if epochs is None else epochs
+        self._check_left(left, (count - initial_epoch) * per_epoch)
+        self._rehearse(nobody)
+        loader = dataclasses.replace(nobody, sampler=PoissonSampler.of(self.plan))
+        return type(self.model).fit(
+            self.model,
+            _dataset(self.ledger, loader, per_epoch),
+            epochs=count,
+            initial_epoch=initial_epoch,
+            **arguments | {"shuffle": False},
+        )
+
+    def _check_left(self, left: int, wanted: int) -> None:
+        if wanted > left:
+            raise ValueError(
+                f"fit was asked for {wanted} steps, but the plan has {left} of {self.plan.steps} left "
+                f"(epsilon {self.epsilon():.3g} is spent). Pass smaller epochs or steps_per_epoch; more "
+                "steps need a plan that has them from the start."
+            )
+
+    def _rehearse(self, nobody: Loader) -> None:
+        """Builds the model and traces a step on padding: what is wrong shows before it costs a step."""
+        _check_compiled(require("keras", "keras", install="keras"), self.model)
+        key = bk_jax.random.key()
+        batch = nobody.batch(key)
+        self.model._symbolic_build(data_batch=batch.examples)
+        model = self.model
+        state = [
+            [variable.value for variable in variables]
+            for variables in (
+                model.trainable_variables,
+                model.non_trainable_variables,
+                model.optimizer.variables,
+                model.metrics_variables,
+            )
+        ]
+        jax.eval_shape(model.train_step, tuple(state), (Drawn(*batch, key),))
+
+
+def _dataset(ledger: privacy.Ledger, loader: Loader, steps: int) -> Any:
+    """The batches of an epoch. Each is on record when it is drawn, whatever becomes of it."""
+    keras = require("keras", "keras", install="keras")
+
+    class PoissonBatches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return steps
+
+        def __getitem__(self, index: int) -> tuple[Drawn]:
+            del index  # the ledger counts
+            step = ledger.take()
+            return (Drawn(*loader.batch(step.sampling_key), step.noise_key),)
+
+    return PoissonBatches()
+
+
+def _plan(plan: privacy.PrivacyPlan | None, numbers: Mapping[str, Any]) -> privacy.PrivacyPlan:
+    if plan is None:
+        missing = [n for n in ("target_epsilon", "delta", "num_examples", "batch_size") if n not in numbers]
+        if missing:
+            names = ", ".join(missing).replace("target_", "")
+            raise TypeError(f"make_private needs {names}, or a plan from bk_jax.privacy.plan.")
+        return privacy.plan(max_batch_size="auto", **numbers)
+    if numbers:
+        names = ", ".join(numbers).replace("target_", "")
+        raise TypeError(f"the plan says all about the budget already; leave out {names}.")
+    if not isinstance(plan, privacy.PrivacyPlan) or plan.max_batch_size is None:
+        raise ValueError(
+            "a step of Keras takes its whole batch in one shape: make_private needs a PrivacyPlan with a "
+            f'max_batch_size; bk_jax.privacy.plan(..., max_batch_size="auto") makes one. Got {plan}.'
+        )
+    return plan
+
+
+def _check_model(keras: Any, model: Any) -> None:
+    if keras.backend.backend() != "jax":
+        raise ValueError(
+            f"Keras runs on {keras.backend.backend()}, and bk_jax on JAX. Set the environment variable "
+            "KERAS_BACKEND=jax before keras is imported."
+        )
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"make_private expects a keras.Model, got a {type(model).__name__}.")
+    if keras.config.is_nnx_enabled():
+        raise ValueError("Keras with nnx enabled has train steps of its own: disable it.")
+    if isinstance(getattr(model, "privacy", None), Private):
+        raise ValueError("the model is private already, and its ledger goes on with every fit.")
+    if type(model).train_step is not keras.Model.train_step:
+        raise ValueError(
+            f"{type(model).__name__} has a train_step of its own, which a private one would replace. "
+            "Say what is particular to it in compute_loss, which is called with a batch of one example."
+        )
+
+
+def _check_compiled(keras: Any, model: Any) -> None:
+    if not model.compiled or model.optimizer is None:
+        raise ValueError("compile the model before fit: model.compile(optimizer, loss).")
+    optimizer = model.optimizer
+    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if scales or optimizer.loss_scale_factor is not None:
+        raise ValueError(
+            "the optimizer scales the loss, and gradients would be clipped at another norm than the "
+            "plan's. Leave loss_scale_factor out, and compile with auto_scale_loss=False."
+        )
+    if keras.distribution.distribution() is not None:
+        raise ValueError(
+            "a private model trains on one device; set keras.distribution.set_distribution(None). "
+            "docs/devices.md has the loop for several."
+        )
+
+
+def _is_default(value: Any) -> bool:
+    """Whether this is what Keras' fit has where nothing is given."""
+    return value is None or (isinstance(value, int | float) and value == 0)
+
+
+def _check_arrays(data: Any) -> None:
+    for leaf in jax.tree_util.tree_leaves(data):
+        if not isinstance(leaf, np.ndarray | jax.Array) or leaf.ndim == 0:
+            raise TypeError(
+                "fit of a private model draws its batches from all examples, so x and y are arrays of "
+                "NumPy or JAX, or trees of them, with a leading axis of examples; got a "
+                f"{type(leaf).__name__}. Data sets and generators choose batches themselves, and the "
+                "accounting would not hold for those: load their examples into arrays."
+            )
