@@ -15,10 +15,12 @@ What is saved is an ordinary model: to train it further, call `make_private` on 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -27,16 +29,18 @@ import numpy as np
 import bk_jax.random
 from bk_jax import privacy
 from bk_jax._extras import require
-from bk_jax.interop.keras_step import Drawn, train_step
+from bk_jax.api import dp_value_and_grad
+from bk_jax.interop.keras_step import Drawn, make_grad_fn, train_step
 from bk_jax.sampling import Loader, PoissonSampler
 from bk_jax.sampling.planned import Nobody
 
 __all__ = ["Private", "make_private"]
 
-# What the plan or the step decides: options of `dp_value_and_grad` that nobody else may choose.
-DECIDED = frozenset(
-    ("argnums", "batch_argnums", "has_aux", "keep_batch_dim", "loss_scale", "noise_multiplier")
-) | {"normalize_by", "prng_argnum", "return_stats", "shared_argnames"}
+OPTIONS = frozenset(inspect.signature(dp_value_and_grad).parameters) - {"loss_fn", "l2_clip_norm"}
+# What the plan or the step decides among them.
+DECIDED = frozenset(("argnums", "batch_argnums", "has_aux", "keep_batch_dim", "loss_scale"))
+DECIDED |= {"noise_multiplier", "normalize_by", "prng_argnum", "return_stats", "shared_argnames"}
+NEEDED = ("target_epsilon", "delta", "num_examples", "batch_size")  # of a plan from a budget
 # Arguments of Keras' fit that have no meaning here, and what to do instead.
 REFUSED = {
     "batch_size": "the plan decides it; validation has validation_batch_size",
@@ -84,7 +88,8 @@ def make_private(
       epochs: see `epsilon`.
       steps: see `epsilon`.
       l2_clip_norm: see `epsilon`.
-      plan: a plan with a `max_batch_size`, in place of all of these.
+      plan: a plan with a `max_batch_size`, in place of all of these. Without plan and numbers, it is
+        that of the ledger, which must exist.
       checkpoint: what `model.privacy.checkpoint()` returned when this model was saved.
       forfeit: go on although the ledger has steps that the model has not; see `open_ledger`.
       fork: go on in a copy of a ledger; see `open_ledger`.
@@ -92,8 +97,7 @@ def make_private(
       **options: of `bk_jax.dp_value_and_grad`: `clipping`, `method`, `microbatch_size` and others.
     """
     _check_model(require("keras", "keras", install="keras"), model)
-    if decided := DECIDED & options.keys():
-        raise ValueError(f"{', '.join(sorted(decided))}: decided by the plan and by Keras' fit.")
+    _check_options(options)
     numbers = {
         "target_epsilon": epsilon,
         "delta": delta,
@@ -105,11 +109,14 @@ def make_private(
     }
     plan = _plan(plan, {name: value for name, value in numbers.items() if value is not None})
     told = {"checkpoint": checkpoint, "forfeit": forfeit, "fork": fork, "key": key}
-    opened = privacy.open_ledger(ledger, plan, **told)
-    private = Private(model, plan, opened, plan.options() | options)
-    model.privacy = private
-    model.train_step = functools.partial(train_step, model, private.options)
-    model.fit = private.fit
+    with contextlib.ExitStack() as held:
+        opened = held.enter_context(privacy.open_ledger(ledger, plan, **told))
+        plan = _check_plan(opened.plan)
+        grad_fn = make_grad_fn(model, plan.options() | options)
+        held.pop_all()
+    model.privacy = Private(model, plan, opened)
+    model.train_step = functools.partial(train_step, model, grad_fn)
+    model.fit = model.privacy.fit
     model.train_function = None  # it may hold a step that is not private
     return model
 
@@ -122,13 +129,11 @@ class Private:
       model: the model.
       plan: what may be spent.
       ledger: what has been spent.
-      options: of the private gradient.
     """
 
     model: Any
     plan: privacy.PrivacyPlan
     ledger: privacy.Ledger
-    options: Mapping[str, Any]
 
     def epsilon(self) -> float:
         """What has been spent so far, at the plan's delta."""
@@ -155,8 +160,7 @@ class Private:
           y: their targets.
           epochs: as in Keras; default: as many as the plan has left.
           initial_epoch: as in Keras.
-          steps_per_epoch: steps of an epoch; default: `num_examples // batch_size`, or fewer if the plan has
-            fewer left.
+          steps_per_epoch: steps of an epoch; default: `num_examples // batch_size`, or what is left.
           **arguments: of Keras' `fit`: `callbacks`, `validation_data`, `verbose` and others.
         """
         for name, instead in REFUSED.items():
@@ -222,22 +226,40 @@ def _dataset(ledger: privacy.Ledger, loader: Loader, steps: int) -> Any:
     return PoissonBatches()
 
 
-def _plan(plan: privacy.PrivacyPlan | None, numbers: Mapping[str, Any]) -> privacy.PrivacyPlan:
-    if plan is None:
-        missing = [n for n in ("target_epsilon", "delta", "num_examples", "batch_size") if n not in numbers]
-        if missing:
-            names = ", ".join(missing).replace("target_", "")
-            raise TypeError(f"make_private needs {names}, or a plan from bk_jax.privacy.plan.")
-        return privacy.plan(max_batch_size="auto", **numbers)
-    if numbers:
-        names = ", ".join(numbers).replace("target_", "")
+def _plan(
+    plan: privacy.PrivacyPlan | None, numbers: Mapping[str, Any]
+) -> privacy.PrivacyPlan | None:
+    """The plan of the budget, or the one that was given, or none: then it is the ledger's."""
+    names = ", ".join(numbers).replace("target_", "")
+    if plan is not None and numbers:
         raise TypeError(f"the plan says all about the budget already; leave out {names}.")
-    if not isinstance(plan, privacy.PrivacyPlan) or plan.max_batch_size is None:
-        raise ValueError(
-            "a step of Keras takes its whole batch in one shape: make_private needs a PrivacyPlan with a "
-            f'max_batch_size; bk_jax.privacy.plan(..., max_batch_size="auto") makes one. Got {plan}.'
+    if plan is not None:
+        return _check_plan(plan)
+    if not numbers:
+        return None
+    if missing := [name for name in NEEDED if name not in numbers]:
+        needed = ", ".join(missing).replace("target_", "")
+        raise TypeError(f"with {names}, make_private needs {needed}; or a plan in their place.")
+    return privacy.plan(max_batch_size="auto", **numbers)
+
+
+def _check_plan(plan: Any) -> privacy.PrivacyPlan:
+    if isinstance(plan, privacy.PrivacyPlan) and plan.max_batch_size is not None:
+        return plan
+    raise ValueError(
+        "a step of Keras takes its whole batch in one shape: make_private needs a PrivacyPlan with "
+        f'max_batch_size; bk_jax.privacy.plan(..., max_batch_size="auto") makes one. Got {plan}.'
+    )
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    if decided := sorted(DECIDED & options.keys()):
+        raise TypeError(f"the plan and Keras decide {', '.join(decided)}; leave it out.")
+    if unknown := sorted(options.keys() - OPTIONS):
+        raise TypeError(
+            f"make_private has no argument {', '.join(unknown)}; options of dp_value_and_grad that it "
+            f"takes are {', '.join(sorted(OPTIONS - DECIDED))}."
         )
-    return plan
 
 
 def _check_model(keras: Any, model: Any) -> None:
@@ -282,7 +304,7 @@ def _is_default(value: Any) -> bool:
 
 
 def _check_arrays(data: Any) -> None:
-    for leaf in jax.tree_util.tree_leaves(data):
+    for leaf in jax.tree_util.tree_leaves(data, lambda node: isinstance(node, Iterator)):
         if not isinstance(leaf, np.ndarray | jax.Array) or leaf.ndim == 0:
             raise TypeError(
                 "fit of a private model draws its batches from all examples, so x and y are arrays of "

@@ -17,6 +17,7 @@ import numpy as np
 
 from bk_jax._extras import require
 from bk_jax.api import dp_value_and_grad
+from bk_jax.grad_fn import DPValueAndGrad
 from bk_jax.interop.adapted import STATE
 
 
@@ -47,16 +48,19 @@ class Seen(NamedTuple):
     added: dict[int, Any]
 
 
-def train_step(model: Any, options: Mapping[str, Any], state: Any, data: Any) -> tuple[Any, Any]:
-    """Keras' `train_step(state, data)`, with a private gradient; `options` are those of the gradient."""
+def make_grad_fn(model: Any, options: Mapping[str, Any]) -> DPValueAndGrad:
+    """The private gradient of the model's loss; `options` are those of `dp_value_and_grad`."""
+    return dp_value_and_grad(_loss_of(model), has_aux=True, shared_argnames=STATE, **options)
+
+
+def train_step(
+    model: Any, grad_fn: DPValueAndGrad, state: Any, data: Any
+) -> tuple[Any, tuple[Any, Any, Any, Any]]:
+    """Keras' `train_step(state, data)`, with a private gradient."""
     drawn = _drawn(data)
     trainable, others, optimizer_state, metrics = state
-    size = drawn.is_padding_example.shape[0]
-    places = _seed_places(model)
+    places, size = _seed_places(model), drawn.is_padding_example.shape[0]
     examples = (drawn.examples, [_seeds(others[i], size) for i in places])
-    grad_fn = dp_value_and_grad(
-        _loss_of(model, places), has_aux=True, shared_argnames=STATE, **options
-    )
     (value, seen), grads = grad_fn(
         trainable,
         examples,
@@ -64,10 +68,10 @@ def train_step(model: Any, options: Mapping[str, Any], state: Any, data: Any) ->
         is_padding_example=drawn.is_padding_example,
         **{STATE: (others, metrics)},
     )
-    updated = model.optimizer.stateless_apply(optimizer_state, grads, trainable)
+    trainable, optimizer_state = model.optimizer.stateless_apply(optimizer_state, grads, trainable)
     logs, metrics = _update_metrics(model, metrics, drawn, value, seen)
     others = [_next_seed(v) if i in places else v for i, v in enumerate(others)]
-    return logs, (updated[0], others, updated[1], metrics)
+    return logs, (trainable, others, optimizer_state, metrics)
 
 
 def _drawn(data: Any) -> Drawn:
@@ -82,12 +86,12 @@ def _drawn(data: Any) -> Drawn:
 # --- the loss of one example ---
 
 
-def _loss_of(model: Any, places: Sequence[int]) -> Callable[..., Any]:
-    """The loss of a batch of one row and its seeds; `places` are those of seed generators."""
+def _loss_of(model: Any) -> Callable[..., Any]:
+    """The loss of a batch of one row, with a seed for each generator of the model."""
 
     def loss_fn(trainable: Any, example: Any, **state: Any) -> tuple[Any, Seen]:
         ((x, y), seeds), (others, metrics) = example, state[STATE]
-        values = list(others)
+        values, places = list(others), _seed_places(model)
         for place, seed in zip(places, seeds, strict=True):
             values[place] = seed[0]
         _, (loss, y_pred, after, metrics_after) = model.compute_loss_and_updates(
