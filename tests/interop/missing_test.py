@@ -6,8 +6,7 @@ from support.process import run_python
 def test_each_library_is_named():
     run_python("""
         import sys
-        libraries = {"nnx": "flax", "equinox": "equinox", "jax_privacy": "jax_privacy"}
-        sys.modules.update(dict.fromkeys(libraries.values()))
+        sys.modules.update(dict.fromkeys(("flax", "equinox", "jax_privacy", "keras")))
         import bk_jax
         from bk_jax import *
         from bk_jax.interop.jax_privacy import clipped_grad
@@ -23,5 +22,6 @@ def test_each_library_is_named():
         says("flax", lambda: bk_jax.nnx)
         says("equinox", lambda: bk_jax.equinox)
         says("jax_privacy", lambda: clipped_grad(lambda w, x: 0.0, l2_clip_norm=1.0))
-        assert {"nnx", "equinox"} <= set(dir(bk_jax))
+        says("keras", lambda: bk_jax.keras.make_private(None, ledger="run.ledger"))
+        assert {"nnx", "equinox", "keras"} <= set(dir(bk_jax))
     """)

@@ -12,6 +12,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN_ELSEWHERE = {
     "devices.md": "tests/devices/meshes_test.py::test_the_recipes_of_the_page_run",
     "jax_privacy.md": "tests/peers/jax_privacy_test.py::test_the_lines_of_the_page_run",
+    "keras.md": "tests/peers/keras_test.py::test_the_lines_of_the_page_run",
 }
 
 

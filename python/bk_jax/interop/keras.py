@@ -108,9 +108,11 @@ def make_private(
         "l2_clip_norm": l2_clip_norm,
     }
     plan = _plan(plan, {name: value for name, value in numbers.items() if value is not None})
-    told = {"checkpoint": checkpoint, "forfeit": forfeit, "fork": fork, "key": key}
     with contextlib.ExitStack() as held:
-        opened = held.enter_context(privacy.open_ledger(ledger, plan, **told))
+        opened = privacy.open_ledger(
+            ledger, plan, checkpoint=checkpoint, forfeit=forfeit, fork=fork, key=key
+        )
+        held.callback(opened.close)
         plan = _check_plan(opened.plan)
         grad_fn = make_grad_fn(model, plan.options() | options)
         held.pop_all()
@@ -212,18 +214,15 @@ class Private:
 
 def _dataset(ledger: privacy.Ledger, loader: Loader, steps: int) -> Any:
     """The batches of an epoch. Each is on record when it is drawn, whatever becomes of it."""
-    keras = require("keras", "keras", install="keras")
 
-    class PoissonBatches(keras.utils.PyDataset):
-        def __len__(self) -> int:
-            return steps
+    def draw(dataset: Any, index: int) -> tuple[Drawn]:
+        del dataset, index  # the ledger counts
+        step = ledger.take()
+        return (Drawn(*loader.batch(step.sampling_key), step.noise_key),)
 
-        def __getitem__(self, index: int) -> tuple[Drawn]:
-            del index  # the ledger counts
-            step = ledger.take()
-            return (Drawn(*loader.batch(step.sampling_key), step.noise_key),)
-
-    return PoissonBatches()
+    base = require("keras", "keras", install="keras").utils.PyDataset
+    members = {"__len__": lambda dataset: steps, "__getitem__": draw}
+    return type("PoissonBatches", (base,), members)()
 
 
 def _plan(
