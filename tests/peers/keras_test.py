@@ -14,6 +14,7 @@ from support.documents import ROOT, run_python
 import bk_jax
 from bk_jax import privacy, sampling
 from bk_jax.interop.keras import _dataset
+from bk_jax.interop.keras_step import make_grad_fn
 
 # Keras' own variables have an `__array__` of the time before NumPy 2.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -145,6 +146,20 @@ def test_each_example_is_clipped_and_an_earlier_plain_step_is_forgotten(private)
     change = [a - b for a, b in zip(before, model.get_weights(), strict=True)]
     assert_same(change, expected)
     assert sum(np.sum(c**2) for c in change) <= bound**2
+
+
+def test_kernels_take_the_routes_of_their_layers():
+    """Layers of Keras are products and lookups to us; what is tapped itself is small."""
+    model = made(transformer)
+    model._symbolic_build(data_batch=(IDS, Y))
+    state = [
+        [v.value for v in vs] for vs in (model.non_trainable_variables, model.metrics_variables)
+    ]
+    weights = model.trainable_variables
+    arguments = ([v.value for v in weights], ((IDS, Y), []))
+    routes = make_grad_fn(model, {}).explain(*arguments, model_state=tuple(state)).routes()
+    tapped = {v.name for i, v in enumerate(weights) if routes[str(i)] == "leaf"}
+    assert tapped == {"bias", "beta", "gamma"}
 
 
 def test_noise_is_that_of_the_plan_and_new_at_every_step(private):
