@@ -260,6 +260,23 @@ def test_fit_learns_until_the_plan_is_spent_and_says_what_it_cost(private):
         model.fit(RUN_X, RUN_Y)
 
 
+@pytest.mark.parametrize("how", [{"steps_per_execution": 3}, {"run_eagerly": True}], ids=str)
+def test_each_step_is_paid_for_once_however_keras_takes_it(private, how):
+    model = private(made(**ONE, **how), RUN)
+    model.fit(RUN_X, RUN_Y, epochs=1, verbose=0)
+    assert model.privacy.ledger.steps == model.optimizer.iterations == 4
+
+
+def test_training_stops_when_a_callback_says_so(private):
+    def stop(batch, logs):
+        model.stop_training = batch == 1
+
+    model = private(plan=RUN)
+    callback = keras.callbacks.LambdaCallback(on_train_batch_end=stop)
+    model.fit(RUN_X, RUN_Y, callbacks=[callback], verbose=0)
+    assert model.privacy.ledger.steps == model.optimizer.iterations == 2
+
+
 def test_a_saved_model_goes_on_with_its_ledger(private, tmp_path):
     model = private()
     step(model)

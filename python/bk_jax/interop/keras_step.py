@@ -164,7 +164,7 @@ def _update_metrics(
 @contextlib.contextmanager
 def _weighted(model: Any, weights: jax.Array) -> Iterator[None]:
     """All metrics of `compile` take the weights; by itself Keras gives them to `weighted_metrics`."""
-    compiled = [m for metric in model.metrics for m in getattr(metric, "metrics", ())]
+    compiled = model._compile_metrics.metrics if model._compile_metrics is not None else []
     for metric in compiled:
         update = functools.partial(_update_with, metric.update_state, weights)
         object.__setattr__(metric, "update_state", update)
