@@ -413,6 +413,19 @@ def test_make_private_refuses(private, arguments, message, tmp_path):
     assert not (tmp_path / "run.ledger").exists()
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "answer", "message"),
+    [
+        (keras.backend, "backend", "torch", "Keras runs on torch, .* KERAS_BACKEND=jax"),
+        (keras.config, "is_nnx_enabled", True, "nnx enabled has train steps of its own"),
+    ],
+)
+def test_other_modes_of_keras_are_refused(private, monkeypatch, module, name, answer, message):
+    monkeypatch.setattr(module, name, lambda: answer)
+    with pytest.raises(ValueError, match=message):
+        private(sequential())
+
+
 def test_a_model_is_made_private_once(private):
     model = private()
     with pytest.raises(ValueError, match="private already, and its ledger goes on"):
