@@ -18,36 +18,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
-import numpy as np
 
 import bk_jax.random
 from bk_jax import privacy
 from bk_jax._extras import require
-from bk_jax.api import dp_value_and_grad
+from bk_jax.interop import keras_checks
 from bk_jax.interop.keras_step import Drawn, make_grad_fn, train_step
 from bk_jax.sampling import Loader, PoissonSampler
 from bk_jax.sampling.planned import Nobody
 
 __all__ = ["Private", "make_private"]
 
-OPTIONS = frozenset(inspect.signature(dp_value_and_grad).parameters) - {"loss_fn", "l2_clip_norm"}
-# What the plan or the step decides among them.
-DECIDED = frozenset(("argnums", "batch_argnums", "has_aux", "keep_batch_dim", "loss_scale"))
-DECIDED |= {"noise_multiplier", "normalize_by", "prng_argnum", "return_stats", "shared_argnames"}
 NEEDED = ("target_epsilon", "delta", "num_examples", "batch_size")  # of a plan from a budget
-# Arguments of Keras' fit that have no meaning here, and what to do instead.
-REFUSED = {
-    "batch_size": "the plan decides it; validation has validation_batch_size",
-    "sample_weight": "every example counts once; put what you know of it into the loss",
-    "class_weight": "every example counts once; put weights of classes into the loss",
-    "validation_split": "the plan is for all examples of x; pass validation_data",
-}
 
 
 def make_private(
@@ -96,8 +83,10 @@ def make_private(
       key: the secret key of a new ledger, for repeatable runs.
       **options: of `bk_jax.dp_value_and_grad`: `clipping`, `method`, `microbatch_size` and others.
     """
-    _check_model(require("keras", "keras", install="keras"), model)
-    _check_options(options)
+    keras_checks.check_model(require("keras", "keras", install="keras"), model)
+    keras_checks.check_options(options)
+    if isinstance(getattr(model, "privacy", None), Private):
+        raise ValueError("the model is private already, and its ledger goes on with every fit.")
     numbers = {
         "target_epsilon": epsilon,
         "delta": delta,
@@ -165,10 +154,8 @@ class Private:
           steps_per_epoch: steps of an epoch; default: `num_examples // batch_size`, or what is left.
           **arguments: of Keras' `fit`: `callbacks`, `validation_data`, `verbose` and others.
         """
-        for name, instead in REFUSED.items():
-            if not _is_default(arguments.pop(name, None)):
-                raise ValueError(f"fit of a private model takes no {name}: {instead}.")
-        _check_arrays((x, y))
+        keras_checks.check_arguments(arguments)
+        keras_checks.check_arrays((x, y))
         nobody = Loader((x, y), Nobody.of(self.plan))
         left = self.plan.steps - self.ledger.steps
         pass_over_data = int(self.plan.num_examples // self.plan.batch_size)
@@ -195,7 +182,7 @@ class Private:
 
     def _rehearse(self, nobody: Loader) -> None:
         """Builds the model and traces a step on padding: what is wrong shows before it costs a step."""
-        _check_compiled(require("keras", "keras", install="keras"), self.model)
+        keras_checks.check_compiled(require("keras", "keras", install="keras"), self.model)
         key = bk_jax.random.key()
         batch = nobody.batch(key)
         self.model._symbolic_build(data_batch=batch.examples)
@@ -249,65 +236,3 @@ def _check_plan(plan: Any) -> privacy.PrivacyPlan:
         "a step of Keras takes its whole batch in one shape: make_private needs a PrivacyPlan with "
         f'max_batch_size; bk_jax.privacy.plan(..., max_batch_size="auto") makes one. Got {plan}.'
     )
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    if decided := sorted(DECIDED & options.keys()):
-        raise TypeError(f"the plan and Keras decide {', '.join(decided)}; leave it out.")
-    if unknown := sorted(options.keys() - OPTIONS):
-        raise TypeError(
-            f"make_private has no argument {', '.join(unknown)}; options of dp_value_and_grad that it "
-            f"takes are {', '.join(sorted(OPTIONS - DECIDED))}."
-        )
-
-
-def _check_model(keras: Any, model: Any) -> None:
-    if keras.backend.backend() != "jax":
-        raise ValueError(
-            f"Keras runs on {keras.backend.backend()}, and bk_jax on JAX. Set the environment variable "
-            "KERAS_BACKEND=jax before keras is imported."
-        )
-    if not isinstance(model, keras.Model):
-        raise TypeError(f"make_private expects a keras.Model, got a {type(model).__name__}.")
-    if keras.config.is_nnx_enabled():
-        raise ValueError("Keras with nnx enabled has train steps of its own: disable it.")
-    if isinstance(getattr(model, "privacy", None), Private):
-        raise ValueError("the model is private already, and its ledger goes on with every fit.")
-    if type(model).train_step is not keras.Model.train_step:
-        raise ValueError(
-            f"{type(model).__name__} has a train_step of its own, which a private one would replace. "
-            "Say what is particular to it in compute_loss, which is called with a batch of one example."
-        )
-
-
-def _check_compiled(keras: Any, model: Any) -> None:
-    if not model.compiled or model.optimizer is None:
-        raise ValueError("compile the model before fit: model.compile(optimizer, loss).")
-    optimizer = model.optimizer
-    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-    if scales or optimizer.loss_scale_factor is not None:
-        raise ValueError(
-            "the optimizer scales the loss, and gradients would be clipped at another norm than the "
-            "plan's. Leave loss_scale_factor out, and compile with auto_scale_loss=False."
-        )
-    if keras.distribution.distribution() is not None:
-        raise ValueError(
-            "a private model trains on one device; set keras.distribution.set_distribution(None). "
-            "docs/devices.md has the loop for several."
-        )
-
-
-def _is_default(value: Any) -> bool:
-    """Whether this is what Keras' fit has where nothing is given."""
-    return value is None or (isinstance(value, int | float) and value == 0)
-
-
-def _check_arrays(data: Any) -> None:
-    for leaf in jax.tree_util.tree_leaves(data, lambda node: isinstance(node, Iterator)):
-        if not isinstance(leaf, np.ndarray | jax.Array) or leaf.ndim == 0:
-            raise TypeError(
-                "fit of a private model draws its batches from all examples, so x and y are arrays of "
-                "NumPy or JAX, or trees of them, with a leading axis of examples; got a "
-                f"{type(leaf).__name__}. Data sets and generators choose batches themselves, and the "
-                "accounting would not hold for those: load their examples into arrays."
-            )
