@@ -13,8 +13,6 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-
 import bk_jax
 from benchmarks.ops import machine
 from benchmarks.steps import compiled, step_models
@@ -52,7 +50,7 @@ def measure(
 ) -> Iterator[Row]:
     """Rows of one model."""
     task = step_models.make(model, **sizes)
-    task = step_models.Task(task.loss, *jax.device_put((task.params, task.batch)))
+    task = step_models.on_device(task)
     plain = compiled.compile_step(task, "plain").run
     private = {name: compiled.compile_step(task, name).run for name in steps}
     timings = compare_all(plain, private, budget=budget)

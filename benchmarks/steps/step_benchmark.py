@@ -12,8 +12,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-import jax
-
 from benchmarks.ops import machine
 from benchmarks.steps import compiled, step_models
 from bk_jax.overhead.timing import compare
@@ -83,7 +81,7 @@ def main() -> None:
     sizes = {name: getattr(arguments, name) for name in ("batch", "length", "depth")}
     sizes = {name: size for name, size in sizes.items() if size is not None}
     task = step_models.make(arguments.model, **sizes)
-    task = step_models.Task(task.loss, *jax.device_put((task.params, task.batch)))
+    task = step_models.on_device(task)
     plain = compiled.compile_step(task, "plain")
     report(f"compiled the plain step: {plain.temporary / 1e6:.0f} MB of temporaries")
     table(plain, candidates(task, arguments.steps), arguments.budget, arguments.rounds)

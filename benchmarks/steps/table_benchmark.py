@@ -21,8 +21,6 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-
 from benchmarks.ops import machine
 from benchmarks.peers import flax_models
 from benchmarks.steps import compiled, step_models
@@ -72,7 +70,7 @@ HEADER = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 def measure(row: Row, budget: float) -> dict[str, Any]:
     """All numbers of a row, in this process."""
     task = flax_models.make(row.model, **row.sizes)
-    task = step_models.Task(task.loss, *jax.device_put((task.params, task.batch)))
+    task = step_models.on_device(task)
     plain = compiled.compile_step(task, "plain")
     steps = {name: compiled.compile_step(task, step) for name, step in STEPS.items()}
     runs = {"A/A": plain.run, **{name: step.run for name, step in steps.items()}}

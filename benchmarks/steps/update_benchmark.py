@@ -150,7 +150,7 @@ def main() -> None:
     sizes = {name: getattr(arguments, name) for name in ("batch", "length", "depth")}
     given = {name: size for name, size in sizes.items() if size is not None}
     task = step_models.make(arguments.model, **given)
-    task = step_models.Task(task.loss, *jax.device_put((task.params, task.batch)))
+    task = step_models.on_device(task)
     print(f"{'optimizer':9} {'step':9} {'ms':>9} {'ratio':>6} {'95 % interval':>15} {'temp':>6}")
     for name in arguments.optimizers:
         table(task, name, arguments)

@@ -50,7 +50,7 @@ class Programs(NamedTuple):
 def compile_all(comparison: Comparison, abstract: bool) -> Programs:
     task = step_models.make(comparison.model, abstract=abstract, **comparison.sizes)
     if not abstract:
-        task = step_models.Task(task.loss, *jax.device_put((task.params, task.batch)))
+        task = step_models.on_device(task)
     found, first = Programs({}, {}), dict[str, str]()
     for name in ("plain", *comparison.steps):
         traced = trace_step(task, name)

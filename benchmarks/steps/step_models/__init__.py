@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax
+
 from benchmarks.steps.step_models.beit import beit
 from benchmarks.steps.step_models.convolutional import resnet18, resnet50, vgg11
 from benchmarks.steps.step_models.llama import llama
@@ -47,3 +49,8 @@ def make(name: str, *, abstract: bool = False, **sizes: Any) -> Task:
     if name not in MODELS:
         raise ValueError(f"there is no model {name!r}; models are {', '.join(MODELS)}.")
     return MODELS[name](Weights(abstract), **sizes)
+
+
+def on_device(task: Task) -> Task:
+    """The same with its arrays where steps run, so that no step copies them there."""
+    return Task(task.loss, *jax.device_put((task.params, task.batch)))

@@ -81,7 +81,17 @@ class CorrelatedNoise(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class BandedInverse(CorrelatedNoise):
+class _Banded:
+    """Few coefficients, from the diagonal down; as a `tuple` of numbers, whatever was given."""
+
+    coefficients: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coefficients", _numbers("coefficients", self.coefficients))
+
+
+@dataclasses.dataclass(frozen=True)
+class BandedInverse(_Banded, CorrelatedNoise):
     """`C^-1` has few bands, so a step's noise combines the draws of the last steps. Stores nothing.
 
     A draw is a function of the step's key and the position, so it is made again instead of stored; on a
@@ -93,11 +103,6 @@ class BandedInverse(CorrelatedNoise):
     Attributes:
       coefficients: the first column of `C^-1`, from the diagonal down.
     """
-
-    coefficients: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "coefficients", _numbers("coefficients", self.coefficients))
 
     @staticmethod
     def square_root(bands: int) -> BandedInverse:
@@ -178,18 +183,13 @@ class _Recursive(CorrelatedNoise):
 
 
 @dataclasses.dataclass(frozen=True)
-class BandedToeplitz(_Recursive):
+class BandedToeplitz(_Banded, _Recursive):
     """`C` has few bands (BandMF), which sampling can amplify. Keeps the noise of the last steps.
 
     Attributes:
       coefficients: the first column of `C`, from the diagonal down; such as those of
         `jax_privacy.matrix_factorization.toeplitz.optimize_banded_toeplitz`.
     """
-
-    coefficients: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "coefficients", _numbers("coefficients", self.coefficients))
 
     @staticmethod
     def square_root(bands: int) -> BandedToeplitz:
