@@ -158,13 +158,13 @@ void Forget(const void* begin) {
 
 void ResetShared() {
   if (shared_bytes.empty()) {
-    shared_bytes.resize(kSharedLimit / sizeof(double) + 16);
+    shared_bytes.resize(kDynamicSharedLimit / sizeof(double) + 16);
     // 128 bytes, the alignment that kernels may ask for.
     shared_region.begin =
         (reinterpret_cast<uintptr_t>(shared_bytes.data()) + 127) / 128 * 128;
     shared_region.name = "shared memory";
     shared_region.shared = true;
-    shared_region.cells.resize(kSharedLimit / kGranule + 1);
+    shared_region.cells.resize(kDynamicSharedLimit / kGranule + 1);
   }
   shared_region.bytes = 0;
   std::memset(shared_bytes.data(), 0xff, shared_bytes.size() * sizeof(double));
@@ -174,6 +174,11 @@ char* SharedOf(size_t bytes) {
   shared_region.bytes = bytes;
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   return reinterpret_cast<char*>(shared_region.begin);
+}
+
+void* SharedBase() {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return reinterpret_cast<void*>(shared_region.begin);
 }
 
 std::string Check(const void* pointer, size_t bytes, Access access,

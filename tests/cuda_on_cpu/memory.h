@@ -36,12 +36,15 @@ void Forget(const void* begin);
 
 // The most shared memory that a block may declare without asking for more.
 inline constexpr size_t kSharedLimit = size_t{48} * 1024;
+// The most that every GPU from 8.0 gives to a launch that asks for it.
+inline constexpr size_t kDynamicSharedLimit = size_t{99} * 1024;
 
 // Fills the shared memory with a pattern that is a NaN in every format: blocks
 // run one after the other and have it in turn.
 void ResetShared();
 // The shared memory, of which the running block uses `bytes`.
 char* SharedOf(size_t bytes);
+void* SharedBase();
 
 // Empty, or what is wrong with this access.
 std::string Check(const void* address, size_t bytes, Access access,
