@@ -6,6 +6,7 @@
 //   LoadMatrices        ldmatrix.x4, as it lies and transposed
 //   CopyAsync           cp.async with zeros for what is not read
 //   CommitCopies, WaitForCopies   groups of copies
+//   StoreShared         st.shared.v4
 //
 // All lanes of a warp call Multiply and LoadMatrices together. Lane l has of a
 // fragment, with row r = l / 4 and pair c = l % 4 (two 16-bit or one 32-bit
@@ -61,6 +62,9 @@ inline void CommitCopies() { emulator::CommitCopies(); }
 template <int kPending>
 inline void WaitForCopies() {
   emulator::WaitForCopies(kPending);
+}
+inline void StoreShared(SharedAddress to, const uint32_t (&words)[4]) {
+  emulator::StoreShared(to, words);
 }
 inline uint32_t RoundToTf32(float x) { return emulator::RoundToTf32(x); }
 
@@ -135,6 +139,14 @@ __device__ inline void CommitCopies() {
 template <int kPending>
 __device__ inline void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Stores 16 bytes.
+__device__ inline void StoreShared(SharedAddress to,
+                                   const uint32_t (&words)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to),
+               "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
 }
 
 // x to 11 bits, ties away from zero, in the place of a float.
