@@ -5,6 +5,8 @@
 
 #include "tests/cuda_on_cpu/bank_conflicts.h"
 #include "tests/cuda_on_cpu/emulator.h"
+#include "tests/cuda_on_cpu/instructions.h"
+#include "tests/cuda_on_cpu/memory.h"
 
 namespace bk::emulator {
 namespace {
@@ -27,30 +29,34 @@ void Land(const std::vector<AsyncCopy>& group, const Moment& now) {
   for (const AsyncCopy& copy : group) AbandonIf(EndCopy(copy, now));
 }
 
+void CheckSpaces(const AsyncCopy& copy) {
+  if (SharedOffset(copy.to) < 0) {
+    Abandon("cp.async to what is not shared memory" + WhoRuns());
+  }
+  if (copy.from_bytes > 0 && SharedOffset(copy.from) >= 0) {
+    Abandon("cp.async from shared memory" + WhoRuns());
+  }
+}
+
 }  // namespace
 
-__attribute__((noinline)) void CopyAsync(void* to, const void* from,
-                                         size_t bytes, size_t from_bytes) {
-  if ((bytes != 4 && bytes != 8 && bytes != 16) || from_bytes > bytes) {
-    Abandon("cp.async of " + std::to_string(bytes) + " bytes, " +
-            std::to_string(from_bytes) +
+void CopyAsync(uint32_t to, const void* from, int size, int bytes) {
+  if ((size != 4 && size != 8 && size != 16) || bytes < 0 || bytes > size) {
+    Abandon("cp.async of " + std::to_string(size) + " bytes, " +
+            std::to_string(bytes) +
             " of them read: it copies 4, 8 or 16, and reads no more" +
             WhoRuns());
   }
-  CheckAligned(to, bytes, "the destination of cp.async");
-  CheckAligned(from, bytes, "the source of cp.async");
-  if (SharedOffset(to) < 0) {
-    Abandon("cp.async to what is not shared memory" + WhoRuns());
-  }
-  if (from_bytes > 0 && SharedOffset(from) >= 0) {
-    Abandon("cp.async from shared memory" + WhoRuns());
-  }
-  const AsyncCopy copy = {static_cast<char*>(to),
-                          static_cast<const char*>(from), bytes, from_bytes};
+  const AsyncCopy copy = {SharedBase() + to, static_cast<const char*>(from),
+                          static_cast<size_t>(size),
+                          static_cast<size_t>(bytes)};
+  CheckAligned(copy.to, copy.bytes, "the destination of cp.async");
+  CheckAligned(copy.from, copy.bytes, "the source of cp.async");
+  CheckSpaces(copy);
   const Moment now = Now();
-  NoteSharedAccess(now.thread, __builtin_return_address(0), to, bytes,
-                   "cp.async");
   AbandonIf(BeginCopy(copy, now));
+  NoteSharedAccess(now.thread, __builtin_return_address(0), copy.to, copy.bytes,
+                   "cp.async");
   CopiesOf(now.thread).open.push_back(copy);
 }
 
@@ -60,22 +66,14 @@ void CommitCopies() {
   copies.open.clear();
 }
 
-void WaitForCopies(int groups) {
+void WaitForCopies(int pending) {
   const Moment now = Now();
   Copies& copies = CopiesOf(now.thread);
-  while (copies.groups.size() > static_cast<size_t>(groups)) {
+  while (copies.groups.size() > static_cast<size_t>(pending)) {
     const std::vector<AsyncCopy> group = std::move(copies.groups.front());
     copies.groups.pop_front();
     Land(group, now);
   }
-}
-
-void WaitForAllCopies() {
-  const Moment now = Now();
-  WaitForCopies(0);
-  const std::vector<AsyncCopy> open = std::move(CopiesOf(now.thread).open);
-  CopiesOf(now.thread).open.clear();
-  Land(open, now);
 }
 
 void ForgetCopies() {

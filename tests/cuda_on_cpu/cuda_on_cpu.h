@@ -11,10 +11,7 @@
 #include <cstring>
 
 #include "custom_calls/cuda/loading.h"
-#include "tests/cuda_on_cpu/async_copy.h"
-#include "tests/cuda_on_cpu/bank_conflicts.h"
 #include "tests/cuda_on_cpu/emulator.h"
-#include "tests/cuda_on_cpu/matrix.h"
 
 // NOLINTBEGIN: these names are CUDA's
 #define __global__

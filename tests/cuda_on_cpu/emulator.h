@@ -8,8 +8,7 @@
 //   a vector or a wmma tile that does not start where a GPU
 //   needs it to                                             | misaligned
 //   lanes of a warp have done unequal numbers of wmma calls   | divergence
-//   asynchronous copies, matrix instructions                  | async_copy.h,
-//                                                               matrix.h
+//   asynchronous copies, matrix instructions        | see instructions.h
 // LastProblem() says what it was, with the source line of the barrier.
 #ifndef BK_JAX_TESTS_CUDA_ON_CPU_EMULATOR_H_
 #define BK_JAX_TESTS_CUDA_ON_CPU_EMULATOR_H_

@@ -1,13 +1,17 @@
-#include "tests/cuda_on_cpu/matrix.h"
+// mma.sync and ldmatrix, with the layouts of the PTX ISA.
 
 #include <cstring>
 
 #include "tests/cuda_on_cpu/bank_conflicts.h"
 #include "tests/cuda_on_cpu/half.h"
+#include "tests/cuda_on_cpu/instructions.h"
 #include "tests/cuda_on_cpu/tensor_core.h"
+#include "tests/cuda_on_cpu/wmma.h"
 
 namespace bk::emulator {
 namespace {
+
+enum class Format { kBFloat16, kFloat16, kTf32 };
 
 constexpr int kMaxDepth = 16;
 
@@ -72,13 +76,12 @@ void ColumnOfB(Format format, const Payload* lanes, int column, int depth,
   }
 }
 
-}  // namespace
-
-void MmaSync(Format format, float (&d)[4], const uint32_t (&a)[4],
-             const uint32_t (&b)[2], const float (&c)[4], Site site) {
+// sums += left right; all lanes of the warp have to come.
+void Multiply(Format format, const uint32_t (&left)[4],
+              const uint32_t (&right)[2], float (&sums)[4], Site site) {
   Operands mine = {};
-  std::memcpy(mine.a, a, sizeof(a));
-  std::memcpy(mine.b, b, sizeof(b));
+  std::memcpy(mine.a, left, sizeof(left));
+  std::memcpy(mine.b, right, sizeof(right));
   Payload payload;
   std::memcpy(&payload, &mine, sizeof(payload));
   const Payload* lanes = ExchangeInWarp(~0u, payload, site);
@@ -90,16 +93,13 @@ void MmaSync(Format format, float (&d)[4], const uint32_t (&a)[4],
     ColumnOfB(format, lanes, lane % 4 * 2 + i, depth, columns[i]);
   }
   for (int e = 0; e < 4; ++e) {
-    float sum = c[e];
     for (int k = 0; k < depth; k += kStepTerms) {
-      sum = TensorStep(sum, rows[e / 2] + k, columns[e % 2] + k);
+      sums[e] = TensorStep(sums[e], rows[e / 2] + k, columns[e % 2] + k);
     }
-    d[e] = sum;
   }
 }
 
-namespace {
-
+constexpr int kMatrices = 4;
 constexpr size_t kRowBytes = 16;
 
 struct Row {
@@ -121,8 +121,8 @@ uint16_t EntryOf(const Payload* lanes, int matrix, int row, int column) {
   return entry;
 }
 
-void NoteMatrices(const Payload* lanes, int count) {
-  for (int matrix = 0; matrix < count; ++matrix) {
+void NoteMatrices(const Payload* lanes) {
+  for (int matrix = 0; matrix < kMatrices; ++matrix) {
     const void* addresses[8];
     for (int row = 0; row < 8; ++row) {
       addresses[row] = RowOf(lanes[8 * matrix + row]).address;
@@ -133,30 +133,52 @@ void NoteMatrices(const Payload* lanes, int count) {
 
 }  // namespace
 
-void LoadMatrices(uint32_t* registers, int count, bool transposed,
-                  const void* address, Site site) {
+uint32_t SharedAddressOf(const void* pointer) {
+  return static_cast<uint32_t>(static_cast<const char*>(pointer) -
+                               SharedBase());
+}
+
+void MultiplyBFloat16(const uint32_t (&left)[4], const uint32_t (&right)[2],
+                      float (&sums)[4], Site site) {
+  Multiply(Format::kBFloat16, left, right, sums, site);
+}
+void MultiplyFloat16(const uint32_t (&left)[4], const uint32_t (&right)[2],
+                     float (&sums)[4], Site site) {
+  Multiply(Format::kFloat16, left, right, sums, site);
+}
+void MultiplyTf32(const uint32_t (&left)[4], const uint32_t (&right)[2],
+                  float (&sums)[4], Site site) {
+  Multiply(Format::kTf32, left, right, sums, site);
+}
+
+uint32_t RoundToTf32(float x) {
+  const float rounded = nvcuda::wmma::__float_to_tf32(x);
+  uint32_t bits;
+  std::memcpy(&bits, &rounded, sizeof(bits));
+  return bits;
+}
+
+void LoadMatrices(uint32_t row, bool transposed, uint32_t (&to)[4], Site site) {
   Row mine = {};
-  const int lane = Lane();
-  if (lane < 8 * count) {
-    CheckAligned(address, kRowBytes, "a row of ldmatrix");
-    if (SharedOffset(address) < 0) {
-      Abandon("ldmatrix: a row outside of shared memory" + WhoRuns());
-    }
-    CheckAccess(address, kRowBytes, Access::kRead);
-    std::memcpy(mine.bytes, address, kRowBytes);
-    mine.address = address;
+  mine.address = SharedBase() + row;
+  CheckAligned(mine.address, kRowBytes, "a row of ldmatrix");
+  if (SharedOffset(mine.address) < 0) {
+    Abandon("out of bounds: a row of ldmatrix at shared memory + " +
+            std::to_string(row) + WhoRuns());
   }
+  CheckAccess(mine.address, kRowBytes, Access::kRead);
+  std::memcpy(mine.bytes, mine.address, kRowBytes);
   Payload payload;
   std::memcpy(&payload, &mine, sizeof(payload));
   const Payload* lanes = ExchangeInWarp(~0u, payload, site);
-  if (lane == 0) NoteMatrices(lanes, count);
-  const int line = lane / 4, first = lane % 4 * 2;
-  for (int m = 0; m < count; ++m) {
+  if (Lane() == 0) NoteMatrices(lanes);
+  const int line = Lane() / 4, first = Lane() % 4 * 2;
+  for (int m = 0; m < kMatrices; ++m) {
     const auto entry = [&](int k) -> uint32_t {
       return transposed ? EntryOf(lanes, m, first + k, line)
                         : EntryOf(lanes, m, line, first + k);
     };
-    registers[m] = entry(0) | entry(1) << 16;
+    to[m] = entry(0) | entry(1) << 16;
   }
 }
 

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <vector>
 
+#include "tests/cuda_on_cpu/emulator.h"
+
 namespace bk::emulator {
 namespace {
 
@@ -41,6 +43,7 @@ std::map<uintptr_t, Region>& Regions() {
 Region shared_region;
 std::vector<double> shared_bytes;
 Region* last_region = nullptr;
+size_t asked_for = 0;  // dynamic shared memory of a launch
 
 Region* Find(uintptr_t address) {
   if (last_region != nullptr &&
@@ -200,7 +203,8 @@ void Forget(const void* begin) {
 
 void ResetShared() {
   if (shared_bytes.empty()) {
-    shared_bytes.resize((kSharedMaximum + kSharedAlignment) / sizeof(double));
+    shared_bytes.resize((kDynamicSharedLimit + kSharedAlignment) /
+                        sizeof(double));
     std::memset(shared_bytes.data(), 0xff,
                 shared_bytes.size() * sizeof(double));
     const auto begin = reinterpret_cast<uintptr_t>(shared_bytes.data());
@@ -208,16 +212,28 @@ void ResetShared() {
         (begin + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
     shared_region.name = "shared memory";
     shared_region.shared = true;
-    shared_region.cells.resize(kSharedMaximum / kGranule + 1);
+    shared_region.cells.resize(kDynamicSharedLimit / kGranule + 1);
   }
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  std::memset(reinterpret_cast<char*>(shared_region.begin), 0xff,
-              shared_region.bytes);
+  std::memset(SharedBase(), 0xff, shared_region.bytes);
   shared_region.bytes = 0;
 }
 
 char* SharedOf(size_t bytes) {
   shared_region.bytes = bytes;
+  return SharedBase();
+}
+
+void AskForShared(size_t bytes) { asked_for = bytes; }
+
+char* DynamicSharedOf(size_t bytes) {
+  if (bytes > asked_for) {
+    Abandon("shared memory: a kernel has " + std::to_string(bytes) +
+            " bytes, and was launched with " + std::to_string(asked_for));
+  }
+  return SharedOf(bytes);
+}
+
+char* SharedBase() {
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   return reinterpret_cast<char*>(shared_region.begin);
 }

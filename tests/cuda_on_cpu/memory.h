@@ -38,14 +38,19 @@ void Forget(const void* begin);
 
 // The most shared memory that a block may declare without asking for more.
 inline constexpr size_t kSharedLimit = size_t{48} * 1024;
-// The most that it may have if it asks: that of an H100; an A100 has 163 KB.
-inline constexpr size_t kSharedMaximum = size_t{227} * 1024;
+// The most that every GPU from 8.0 gives to a launch that asks for it.
+inline constexpr size_t kDynamicSharedLimit = size_t{99} * 1024;
 
 // Fills the shared memory with a pattern that is a NaN in every format: blocks
 // run one after the other and have it in turn.
 void ResetShared();
 // The shared memory, of which the running block uses `bytes`.
 char* SharedOf(size_t bytes);
+// The same with what the launch has asked for, which must be enough.
+void AskForShared(size_t bytes);
+char* DynamicSharedOf(size_t bytes);
+// Where it begins: address 0 for instructions that take shared addresses.
+char* SharedBase();
 
 // Empty, or what is wrong with this access.
 std::string Check(const void* address, size_t bytes, Access access,
