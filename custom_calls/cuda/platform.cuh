@@ -81,14 +81,16 @@ cudaError_t Launch(void (*kernel)(Parameters...), int64_t items, int threads,
 
 #define BK_DYNAMIC_SHARED(Type, name)                                 \
   static_assert(sizeof(Type) <= ::bk::emulator::kDynamicSharedLimit); \
-  Type& name = *reinterpret_cast<Type*>(::bk::emulator::SharedOf(sizeof(Type)))
+  Type& name =                                                        \
+      *reinterpret_cast<Type*>(::bk::emulator::DynamicSharedOf(sizeof(Type)))
 
 namespace bk::cuda {
 
 template <class... Parameters, class... Arguments>
 cudaError_t LaunchWithShared(void (*kernel)(Parameters...), int64_t items,
-                             int threads, int /*shared*/, cudaStream_t stream,
+                             int threads, int shared, cudaStream_t stream,
                              Arguments... arguments) {
+  emulator::AskForShared(shared);
   return Launch(kernel, items, threads, stream, arguments...);
 }
 
