@@ -19,15 +19,21 @@ namespace bk::cuda {
 // V100 and for tf32 on an A100; 8 for 16-bit elements there, 16 on an H100.
 inline constexpr int kStepTerms = 4;
 
-// Of a sum of so many products in a tensor core, a multiple of 4.
+// Instructions add 16 terms (or 8) at a time, some of which may be zeros.
+inline constexpr int64_t kInstructionTerms = 16;
+
+// Of a sum of so many products in a tensor core.
 constexpr int64_t ChainRoundings(int64_t terms) {
-  return terms / kStepTerms * 2 * (kStepTerms + 2);
+  const int64_t instructions =
+      (terms + kInstructionTerms - 1) / kInstructionTerms;
+  return instructions * (kInstructionTerms / kStepTerms) * 2 * (kStepTerms + 2);
 }
 
 // Of a sum of `length` products that leaves the tensor core after `chain` of
 // them for a sum in float.
 constexpr int64_t ChainedRoundings(int64_t length, int64_t chain) {
-  return ChainRoundings(chain) + 1 + (length + chain - 1) / chain;
+  return ChainRoundings(length < chain ? length : chain) + 1 +
+         (length + chain - 1) / chain;
 }
 
 // A tensor core may flush products below 2^-126 to zero. Rows count with at

@@ -36,6 +36,9 @@ struct ExampleList {
 
 // Sums of squares of tiles of a[i,n]^T g[i,n]: [B, N, tiles], and the gradients
 // themselves, [B, N, d, p], unless `grad` is null, for the examples `wanted`.
+// How many tiles there are depends on the size of elements; the most, for a
+// workspace, without it.
+int64_t ProductTileCount(const DenseShape& shape, int64_t element_bytes);
 int64_t ProductTileCount(const DenseShape& shape);
 template <class T>
 cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,

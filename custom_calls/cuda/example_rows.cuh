@@ -118,6 +118,7 @@ __device__ void SumOfProducts(StagesShared<Tiles>& shared,
                               const RowPairs<T>& rows,
                               const ExampleRange& examples, int64_t row,
                               int64_t column, WarpSums& sums) {
+  if (rows.positions == 0) return;
   ExampleRows<T, Tiles, Loader> source(rows, examples, row, column);
   MainLoop<T, Layout::kColumns, Tiles> loop(shared, source);
   for (int64_t i = examples.From(examples.begin); i < examples.end;

@@ -25,7 +25,8 @@ int64_t Weights(const DenseShape& shape) { return shape.batch * shape.weights; }
 // Side of the tiles of positions for elements of type T.
 template <class T>
 int64_t SideOf(const DenseShape& shape) {
-  return TileSide(GramIsLarge<T>(Weights(shape), shape.positions));
+  if (sizeof(T) != 2) return kTile;
+  return TileSide(Weights(shape), shape.positions, shape.positions);
 }
 
 template <class S>

@@ -127,12 +127,6 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   }
 }
 
-// Whether the launch for these operands has large tiles.
-template <class T>
-bool GramIsLarge(int64_t count, int64_t positions) {
-  return sizeof(T) == 2 && UsesLargeTiles(count, positions, positions);
-}
-
 template <class T, class Tiles>
 cudaError_t LaunchGram(const GramOperands<T>& operands, GramResults results,
                        cudaStream_t stream) {

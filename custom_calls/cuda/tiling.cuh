@@ -4,12 +4,12 @@
 //   LargeTiling   128 x 128 entries, 8 warps
 //   SmallTiling    64 x  64 entries, 2 warps: short examples, few tiles
 //
-// Which one a launch uses is a function of the shape alone, so that bits do not
-// depend on the GPU.
+// tiling.h says which one a launch uses.
 #ifndef BK_JAX_CUSTOM_CALLS_CUDA_TILING_CUH_
 #define BK_JAX_CUSTOM_CALLS_CUDA_TILING_CUH_
 
 #include "custom_calls/cuda/platform.cuh"
+#include "custom_calls/cuda/tiling.h"
 
 namespace bk::cuda {
 
@@ -43,6 +43,8 @@ struct Tiling {
 
 using LargeTiling = Tiling<2, 4>;
 using SmallTiling = Tiling<1, 2>;
+static_assert(LargeTiling::kSide == kLargeSide);
+static_assert(SmallTiling::kSide == kSmallSide);
 
 // All shared memory of a dense kernel.
 template <class Tiles>
@@ -50,23 +52,6 @@ struct alignas(1024) StagesShared {
   char stage[kStages][Tiles::kStageBytes];
   double scratch[Tiles::kThreads / 32];
 };
-
-// Two blocks for each multiprocessor of an A100: fewer large tiles would leave
-// much of a GPU idle.
-inline constexpr int64_t kEnoughLargeTiles = 216;
-
-// Whether a launch over `copies` matrices [rows, columns] has large tiles.
-__host__ __device__ inline bool UsesLargeTiles(int64_t copies, int64_t rows,
-                                               int64_t columns) {
-  constexpr int64_t kSide = LargeTiling::kSide;
-  if (rows <= SmallTiling::kSide || columns <= SmallTiling::kSide) return false;
-  return copies * CeilDiv(rows, kSide) * CeilDiv(columns, kSide) >=
-         kEnoughLargeTiles;
-}
-
-__host__ __device__ inline int64_t TileSide(bool large) {
-  return large ? LargeTiling::kSide : SmallTiling::kSide;
-}
 
 }  // namespace bk::cuda
 
