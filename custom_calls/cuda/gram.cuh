@@ -10,16 +10,25 @@
 
 namespace bk::cuda {
 
-// Tile (i, j) of X X^T for x [rows, width]: its chunks.
+// kSide rows of a matrix [rows, width], a part of `array`, from `first` on.
+template <class T>
+struct RowTile {
+  const T* x;
+  int64_t first, rows, width;
+  Extent<T> array;
+};
+
+// A tile of X Y^T: its chunks. On the diagonal of X X^T both operands are the
+// same rows, which are copied once.
 template <class T, class Tiles, class Loader>
 class GramChunks {
  public:
-  __device__ GramChunks(const T* x, int64_t rows, int64_t width,
-                        Extent<T> array, int64_t i, int64_t j)
-      : left_(x, i * Tiles::kSide, rows, width, array),
-        right_(x, j * Tiles::kSide, rows, width, array),
-        right_offset_(i == j ? 0 : Tiles::kPieceBytes),
-        columns_(static_cast<int>(width)) {}
+  __device__ GramChunks(const RowTile<T>& x, const RowTile<T>& y)
+      : left_(x.x, x.first, x.rows, x.width, x.array),
+        right_(y.x, y.first, y.rows, y.width, y.array),
+        right_offset_(x.x == y.x && x.first == y.first ? 0
+                                                       : Tiles::kPieceBytes),
+        columns_(static_cast<int>(x.width)) {}
 
   template <int kAhead>
   __device__ void Start(SharedAddress stage) {
@@ -31,7 +40,6 @@ class GramChunks {
   __device__ void Next() { columns_ -= kChunkTerms<T>; }
   // From the next chunk on.
   __device__ int Columns() const { return columns_; }
-  // On the diagonal both operands are the same rows.
   __device__ uint32_t RightOffset() const { return right_offset_; }
 
  private:

@@ -26,11 +26,16 @@ struct GramOperands {
   const T* y;
   int64_t count, positions, x_width, y_width;
 
-  __device__ Extent<T> XExtent() const {
-    return {x, x + count * positions * x_width};
+  // Rows from `first` on of matrix `number`.
+  __device__ RowTile<T> XTile(int64_t number, int64_t first) const {
+    const int64_t size = positions * x_width;
+    return {
+        x + number * size, first, positions, x_width, {x, x + count * size}};
   }
-  __device__ Extent<T> YExtent() const {
-    return {y, y + count * positions * y_width};
+  __device__ RowTile<T> YTile(int64_t number, int64_t first) const {
+    const int64_t size = positions * y_width;
+    return {
+        y + number * size, first, positions, y_width, {y, y + count * size}};
   }
 };
 
@@ -97,19 +102,17 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     const TilePair pair = PairOf(item % pairs);
     const bool diagonal = pair.i == pair.j;
     HeldGram first;
-    ForEachGram<T, Tiles>(
-        shared,
-        Chunks(operands.x + number * positions * operands.x_width, positions,
-               operands.x_width, operands.XExtent(), pair.i, pair.j),
-        first);
+    ForEachGram<T, Tiles>(shared,
+                          Chunks(operands.XTile(number, pair.i * Tiles::kSide),
+                                 operands.XTile(number, pair.j * Tiles::kSide)),
+                          first);
     const int64_t rows = positions - pair.i * Tiles::kSide;
     ClearOutside<Tiles>(rows, positions - pair.j * Tiles::kSide, first.held);
     WeighedGram<Tiles> second = {first.held, diagonal};
-    ForEachGram<T, Tiles>(
-        shared,
-        Chunks(operands.y + number * positions * operands.y_width, positions,
-               operands.y_width, operands.YExtent(), pair.i, pair.j),
-        second);
+    ForEachGram<T, Tiles>(shared,
+                          Chunks(operands.YTile(number, pair.i * Tiles::kSide),
+                                 operands.YTile(number, pair.j * Tiles::kSide)),
+                          second);
     const double total = BlockSum(second.inner, shared.scratch);
     if (threadIdx.x == 0) results.inner[item] = diagonal ? total : 2 * total;
     __syncthreads();

@@ -16,6 +16,9 @@ namespace bk::cuda {
 
 // Steps of a chunk: 32 bytes of the summed dimension each.
 inline constexpr int kSteps = 4;
+// Instructions of a tensor core in the code of one loop: those of a whole
+// chunk, and of one step of a short one.
+inline constexpr int kLoopInstructions = kDown * kAcross * (kSteps + 1);
 
 // Multiplies the chunks that a source copies, one after the other.
 // source.template Start<kAhead>(stage) starts the copies of the chunk kAhead

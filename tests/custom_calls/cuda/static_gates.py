@@ -34,11 +34,15 @@ ARCHITECTURES = {"sm_80", "sm_90", "sm_100", "sm_120"}
 PTX = {"sm_100"}
 # The elements that tensor cores multiply in each dense kernel, and how many loops over chunks it has.
 TENSOR_KERNELS = {
-    "GhostKernel": ({"bf16", "f16", "tf32"}, 2),  # of a, and of g
-    "ProductKernel": ({"bf16", "f16", "tf32"}, 1),
+    "GhostKernel": ({"tf32"}, 2),  # of a, and of g
+    "GramKernel": ({"bf16", "f16"}, 2),
+    "ProductKernel": ({"tf32"}, 1),
+    "ProductTilesKernel": ({"bf16", "f16"}, 1),
     "ScaledProductsKernel": ({"bf16", "f16"}, 1),
     "ScaledRowsKernel": ({"tf32"}, 1),
 }
+# Those on the main loop. `Lb1E` is in the names of those whose rows are all aligned.
+LOOP_KERNELS = {"GramKernel", "ProductTilesKernel", "ScaledProductsKernel"}
 # Every instruction of a tensor core, as SASS names them: HMMA.16816.F32.BF16 has 16 x 8 results of
 # 16 products each. Others are HGMMA (of Hopper), UTCHMMA (of Blackwell), DMMA, IMMA, QMMA.
 TENSOR_INSTRUCTION = re.compile(r"\b([A-Z]*MMA(?:\.\w+)+) ")
@@ -127,6 +131,14 @@ class ResourcesTest(unittest.TestCase):
                 assert use.shared <= MAX_SHARED_BYTES
 
 
+def check_main_loop(code: str, aligned: bool) -> None:
+    """Fragments come from ldmatrix, aligned rows asynchronously; no address is of an unknown space."""
+    assert " LDSM." in code
+    assert (" LDGSTS." in code) == aligned
+    generic = re.search(r"\b(LD|ST)\.E\S*", code)
+    assert generic is None, f"a generic access: {generic.group() if generic else ''}"
+
+
 class Function(NamedTuple):
     """The machine code of one kernel for one architecture."""
 
@@ -141,10 +153,10 @@ class Function(NamedTuple):
 
     def tensor_type(self) -> str:
         """What its engine multiplies on tensor cores, or nothing."""
-        if "TensorEngine" not in self.name:
-            return ""
         if "TensorEngineIf" in self.name:
             return "tf32"
+        if self.kernel() not in LOOP_KERNELS:
+            return ""
         return "bf16" if "8BFloat16" in self.name else "f16"
 
 
@@ -176,14 +188,14 @@ class HostCodeTest(unittest.TestCase):
     def test_nothing_waits_or_allocates(self) -> None:
         """Launchers and handlers call these functions of CUDA's runtime and no other.
 
-        Two of them are for loading, before XLA records anything. Those of cuBLAS are found at run time.
+        Three of them are for loading, before XLA records anything. Those of cuBLAS are found at run time.
         """
         calls: set[str] = set()
         for path in (path for path in FILES if path.suffix in {".a", ".lo"}):
             command = ["nm", "--undefined-only", path]
             text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             calls |= set(re.findall(r"\bU (cu(?:da|blas)\w+)", text))
-        loading = {"cudaFuncGetAttributes", "cudaGetDevice"}
+        loading = {"cudaFuncGetAttributes", "cudaFuncSetAttribute", "cudaGetDevice"}
         assert calls == loading | {"cudaGetErrorString", "cudaGetLastError", "cudaMemcpyAsync"}
 
 
@@ -200,6 +212,8 @@ class InstructionsTest(unittest.TestCase):
                     continue
                 kernel = function.kernel()
                 check_instructions(kind, TENSOR_KERNELS[kernel][1], function.code, bounds[kind])
+                if kernel in LOOP_KERNELS:
+                    check_main_loop(function.code, "Lb1E" in function.name)
                 found.add((kernel, kind, function.architecture))
         wanted = {(name, kind) for name, (kinds, _) in TENSOR_KERNELS.items() for kind in kinds}
         assert found == {(*pair, architecture) for pair in wanted for architecture in ARCHITECTURES}
