@@ -43,13 +43,31 @@ struct SpreadShared {
   double sums[kSpreadThreads / 32];
 };
 
+// The sum of all tiles of one example and weight, if any is known not to be 0.
+__device__ bool IsKnown(const TileSpreads& known, int64_t number, double* sum) {
+  bool sure = false;
+  *sum = 0;
+  for (int64_t k = 0; k < known.tiles; ++k) {
+    const double spread = known.at[number * known.tiles + k];
+    sure = sure || spread > 0;
+    *sum += fabs(spread);
+  }
+  return sure;
+}
+
 template <class T>
 __global__ void __launch_bounds__(kSpreadThreads)
-    SpreadKernel(DenseShape shape, const T* a, const T* g, double* spreads) {
+    SpreadKernel(DenseShape shape, const T* a, const T* g, TileSpreads known,
+                 double* spreads) {
   BK_SHARED(SpreadShared, shared);
   const int64_t segments = CeilDiv(shape.positions, kSegment);
   const int64_t items = shape.batch * shape.weights * segments;
   for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+    double all = 0;
+    if (IsKnown(known, item / segments, &all)) {
+      if (threadIdx.x == 0) spreads[item] = item % segments == 0 ? all : 0;
+      continue;
+    }
     const int64_t first = item / segments * shape.positions;
     const int64_t begin = item % segments * kSegment;
     const int64_t end =
@@ -145,9 +163,9 @@ int64_t DirectNormWorkspaceBytes(const DenseShape& shape) {
 
 template <class T>
 cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
-                    double* spreads, cudaStream_t stream) {
+                    TileSpreads known, double* spreads, cudaStream_t stream) {
   return Launch(SpreadKernel<T>, shape.batch * shape.weights * Segments(shape),
-                kSpreadThreads, stream, shape, a, g, spreads);
+                kSpreadThreads, stream, shape, a, g, known, spreads);
 }
 
 template <class T>
@@ -181,22 +199,22 @@ cudaError_t DirectNorm(const DenseShape& shape, const T* a, const T* g,
                        Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
   auto* spreads = static_cast<double*>(workspace);
   double* squares = spreads + shape.batch * shape.weights * Segments(shape);
-  BK_RETURN_IF_CUDA_ERROR(Spreads(shape, a, g, spreads, stream));
+  BK_RETURN_IF_CUDA_ERROR(Spreads(shape, a, g, TileSpreads(), spreads, stream));
   return DirectNormWhere(shape, a, g, ExampleList(), spreads, squares, sq_norm,
                          sq_norm_upper, stream);
 }
 
-#define BK_INSTANTIATE(T)                                                      \
-  template cudaError_t Spreads(const DenseShape&, const T*, const T*, double*, \
-                               cudaStream_t);                                  \
-  template cudaError_t ProductSquares(const DenseShape&, const T*, const T*,   \
-                                      ExampleList, double*, Accumulator<T>*,   \
-                                      cudaStream_t);                           \
-  template cudaError_t DirectNormWhere(                                        \
-      const DenseShape&, const T*, const T*, ExampleList, const double*,       \
-      double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t);                \
-  template cudaError_t DirectNorm(const DenseShape&, const T*, const T*,       \
-                                  void*, Accumulator<T>*, Accumulator<T>*,     \
+#define BK_INSTANTIATE(T)                                                    \
+  template cudaError_t Spreads(const DenseShape&, const T*, const T*,        \
+                               TileSpreads, double*, cudaStream_t);          \
+  template cudaError_t ProductSquares(const DenseShape&, const T*, const T*, \
+                                      ExampleList, double*, Accumulator<T>*, \
+                                      cudaStream_t);                         \
+  template cudaError_t DirectNormWhere(                                      \
+      const DenseShape&, const T*, const T*, ExampleList, const double*,     \
+      double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t);              \
+  template cudaError_t DirectNorm(const DenseShape&, const T*, const T*,     \
+                                  void*, Accumulator<T>*, Accumulator<T>*,   \
                                   cudaStream_t);
 BK_INSTANTIATE(float)
 BK_INSTANTIATE(BFloat16)

@@ -42,11 +42,20 @@ cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
                            ExampleList wanted, double* squares,
                            Accumulator<T>* grad, cudaStream_t stream);
 
+// Sums over tiles of positions of bounds of |a_t| |g_t|, [B, N, tiles], that
+// something else has computed: negative where it does not know that they are
+// not 0.
+struct TileSpreads {
+  const double* at = nullptr;
+  int64_t tiles = 0;
+};
+
 // Sums over segments of positions of bounds of |a_t| |g_t|: [B, N, segments].
+// Examples that `known` knows are not read.
 int64_t SpreadSegments(const DenseShape& shape);
 template <class T>
 cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
-                    double* spreads, cudaStream_t stream);
+                    TileSpreads known, double* spreads, cudaStream_t stream);
 
 // Norms of the examples `wanted`; they replace what is there unless their bound
 // is worse. `squares`: [B, N, tiles].

@@ -85,8 +85,7 @@ struct TensorEngine {
   static constexpr int kInstructions =
       8 * (kDepth<S> / M::kTerms) * (kSplit ? 3 : 1);
   // Of the products of one chunk, each sum of a fragment on its own.
-  static constexpr int64_t kChunkRoundings =
-      ChainRoundings(kDepth<S>);
+  static constexpr int64_t kChunkRoundings = ChainRoundings(kDepth<S>);
   // tf32: lo * lo is dropped and lo is rounded to 11 bits, 3 * 2^-22 together;
   // the small products have sums of their own, whose error is nothing.
   static int64_t Roundings(int64_t length) {

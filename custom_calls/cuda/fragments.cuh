@@ -15,7 +15,7 @@
 
 namespace bk::cuda {
 
-inline constexpr int kDown = kWarpRows / 16;     // fragments of a warp
+inline constexpr int kDown = kWarpRows / 16;  // fragments of a warp
 inline constexpr int kAcross = kWarpColumns / 8;
 
 // Entries of one thread. Two tiles of one tiling have the same ones in the same

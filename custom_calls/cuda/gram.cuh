@@ -119,8 +119,8 @@ struct WeighedGram {
     for (int i = 0; i < kDown; ++i) {
 #pragma unroll
       for (int k = 0; k < kInnerChain; ++k) {
-        part[i] = Fma(weights.at[i][k / 4][k % 4], sums.at[i][k / 4][k % 4],
-                      part[i]);
+        part[i] =
+            Fma(weights.at[i][k / 4][k % 4], sums.at[i][k / 4][k % 4], part[i]);
       }
     }
     inner += static_cast<double>((part[0] + part[1]) + (part[2] + part[3]));

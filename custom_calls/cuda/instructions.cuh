@@ -64,7 +64,11 @@ inline void WaitForCopies() {
   emulator::WaitForCopies(kPending);
 }
 inline void StoreShared(SharedAddress to, const uint32_t (&words)[4]) {
-  emulator::StoreShared(to, words);
+  struct alignas(16) Unit {
+    uint32_t word[4];
+  };
+  *reinterpret_cast<Unit*>(emulator::SharedBase() +
+                           to) = {{words[0], words[1], words[2], words[3]}};
 }
 inline uint32_t RoundToTf32(float x) { return emulator::RoundToTf32(x); }
 

@@ -73,7 +73,8 @@ struct ShiftedArray : Extent<T> {
     for (int k = 0; k < 8; ++k) bits[k] = k < count ? from[k].bits : 0;
     Unit unit;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) unit.word[k] = bits[2 * k + 1] << 16 | bits[2 * k];
+    for (int k = 0; k < 4; ++k)
+      unit.word[k] = bits[2 * k + 1] << 16 | bits[2 * k];
     return unit;
   }
 };
@@ -88,8 +89,8 @@ class ShiftedRowsLoader {
       : array_{array},
         from_(x + (first + Own()) * width + OwnColumn()),
         step_(width * kStep),
-        rows_(static_cast<int>(
-            rows - first < Tiles::kSide ? rows - first : Tiles::kSide)),
+        rows_(static_cast<int>(rows - first < Tiles::kSide ? rows - first
+                                                           : Tiles::kSide)),
         to_(static_cast<uint32_t>(Own() * kChunkBytes +
                                   (OwnUnit() ^ Own() % 8) * kUnit)) {}
 
@@ -98,9 +99,9 @@ class ShiftedRowsLoader {
 #pragma unroll
     for (int v = 0; v < kCopies; ++v) {
       const bool inside = Own() + v * kStep < rows_ && count > 0;
-      StoreShared(piece + to_ + v * kStep * kChunkBytes,
-                  inside ? array_.Read(from_ + step_ * v, count).word
-                         : Unit{}.word);
+      StoreShared(
+          piece + to_ + v * kStep * kChunkBytes,
+          (inside ? array_.Read(from_ + step_ * v, count) : Unit{}).word);
     }
     from_ += kChunkTerms<T>;
   }
@@ -144,9 +145,10 @@ class ShiftedColumnsLoader {
 #pragma unroll
     for (int v = 0; v < kCopies; ++v) {
       const bool inside = Own() + v * kStep < left && count_ > 0;
-      StoreShared(piece + to_ + v * kStep * kRowBytes,
-                  inside ? array_.Read(from_ + width_ * kStep * v, count_).word
-                         : Unit{}.word);
+      StoreShared(
+          piece + to_ + v * kStep * kRowBytes,
+          (inside ? array_.Read(from_ + width_ * kStep * v, count_) : Unit{})
+              .word);
     }
     from_ += kChunkTerms<T> * width_;
   }
@@ -168,7 +170,8 @@ class ShiftedColumnsLoader {
   uint32_t to_;
 };
 
-// Which loaders a kernel has. kAligned: all rows start at multiples of 16 bytes.
+// Which loaders a kernel has. kAligned: all rows start at multiples of 16
+// bytes.
 template <class T, class Tiles, bool kAligned>
 struct Loaders {
   using Rows = RowsLoader<T, Tiles>;

@@ -97,7 +97,7 @@ class DenseNormTest : public DeviceTest {
       for (int64_t i = 0; i < shape.batch; ++i) {
         ASSERT_EQ(norms.sq_norm[i], static_cast<Accumulator<T>>(expected[i]));
         ASSERT_GE(norms.upper[i], expected[i]);
-        ASSERT_LE(norms.upper[i], 1.0202 * expected[i] + FLT_MIN);
+        ASSERT_LE(norms.upper[i], 1.0405 * expected[i] + FLT_MIN);
       }
       if (kind != Kind::kPerSample) continue;
       std::vector<double> grad(norms.grad.size());
@@ -152,7 +152,7 @@ TEST_F(DenseNormTest, BoundsHoldOnCancellingData) {
         const double slack = 400 * UnitRoundoff<T>() * std::sqrt(scale);
         EXPECT_LE(
             std::sqrt(static_cast<double>(norms.upper[0])),
-            1.011 * std::sqrt(static_cast<double>(exact)) + slack + 1e-15);
+            1.021 * std::sqrt(static_cast<double>(exact)) + slack + 1e-15);
       });
     }
   });
