@@ -21,6 +21,8 @@ Copies& CopiesOf(uint32_t thread) {
   return (*copies)[thread];
 }
 
+bool any_copies = false;  // in this block
+
 void AbandonIf(const std::string& problem) {
   if (!problem.empty()) Abandon(problem + WhoRuns());
 }
@@ -58,11 +60,13 @@ void CopyAsync(uint32_t to, const void* from, int size, int bytes) {
   NoteSharedAccess(now.thread, __builtin_return_address(0), copy.to, copy.bytes,
                    "cp.async");
   CopiesOf(now.thread).open.push_back(copy);
+  any_copies = true;
 }
 
 void CommitCopies() {
   Copies& copies = CopiesOf(Now().thread);
   copies.groups.push_back(std::move(copies.open));
+  any_copies = true;
   copies.open.clear();
 }
 
@@ -77,6 +81,8 @@ void WaitForCopies(int pending) {
 }
 
 void ForgetCopies() {
+  if (!any_copies) return;
+  any_copies = false;
   for (uint32_t thread = 0; thread < kMaxThreads; ++thread) {
     CopiesOf(thread).open.clear();
     CopiesOf(thread).groups.clear();
@@ -84,6 +90,7 @@ void ForgetCopies() {
 }
 
 std::string UnfinishedCopies() {
+  if (!any_copies) return "";
   for (uint32_t thread = 0; thread < kMaxThreads; ++thread) {
     const Copies& copies = CopiesOf(thread);
     size_t left = 0;

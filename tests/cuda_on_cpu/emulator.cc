@@ -14,6 +14,7 @@
 #include "tests/cuda_on_cpu/bank_conflicts.h"
 #include "tests/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/cuda_on_cpu/fiber.h"
+#include "tests/cuda_on_cpu/warpgroup.h"
 
 // Begin and end of the program's own constants and variables.
 extern "C" const char __executable_start;  // NOLINT
@@ -34,6 +35,7 @@ struct Thread {
   bool orders = false;           // whether that operation orders accesses
   uint32_t exchanges = 0;        // operations of the warp so far
   uint32_t warp_operations = 0;  // of wmma, counted only
+  uint32_t proxy_fences = 0;
 };
 
 struct Warp {
@@ -55,6 +57,10 @@ class Grid {
   int64_t Launches() const { return launch_; }
   int64_t Accesses() const { return accesses_; }
   void NoteWarpOperation() { ++threads_[current_].warp_operations; }
+  void NoteProxyFence() { ++threads_[current_].proxy_fences; }
+  uint32_t ProxyFencesOf(uint32_t thread) const {
+    return threads_[thread].proxy_fences;
+  }
   int Current() const { return current_; }
   void Check(const void* address, size_t bytes, Access access,
              const void* code);
@@ -167,14 +173,17 @@ void Grid::RunBlock() {
   for (int i = 0; i < count_; ++i) {
     threads_[i].state = State::kReady;
     threads_[i].exchanges = threads_[i].warp_operations = 0;
+    threads_[i].proxy_fences = 0;
     Prepare(&threads_[i].context, stacks_ + i * kStackBytes, kStackBytes,
             &Grid::Entry);
   }
   for (int i = 0; i * kWarpSize < count_; ++i) warps_[i].barriers = 0;
   ForgetCopies();
+  ForgetProducts();
   while (problem_.empty() && Step()) {
   }
   Fail(UnfinishedCopies());
+  Fail(UnfinishedProducts(count_));
 }
 
 // Runs every thread that can run, then lets go on who waits; false at the end.
@@ -308,9 +317,12 @@ const Payload* Grid::Exchange(uint32_t mask, const Payload& mine, bool orders,
 }
 
 Moment Grid::Now() const {
-  return {launch_, static_cast<uint32_t>(block_),
-          static_cast<uint32_t>(current_), barriers_,
-          warps_[current_ / kWarpSize].barriers};
+  return {launch_,
+          static_cast<uint32_t>(block_),
+          static_cast<uint32_t>(current_),
+          barriers_,
+          warps_[current_ / kWarpSize].barriers,
+          threads_[current_].proxy_fences};
 }
 
 std::string Grid::WhoRuns() const {
@@ -365,6 +377,10 @@ const Payload* ExchangeInWarp(uint32_t mask, const Payload& mine, Site site) {
   return TheGrid().Exchange(mask, mine, false, site);
 }
 void NoteWarpOperation() { TheGrid().NoteWarpOperation(); }
+void NoteProxyFence() { TheGrid().NoteProxyFence(); }
+uint32_t ProxyFencesOf(uint32_t thread) {
+  return TheGrid().ProxyFencesOf(thread);
+}
 int Lane() { return TheGrid().Current() % kWarpSize; }
 Moment Now() { return TheGrid().Now(); }
 std::string WhoRuns() { return TheGrid().WhoRuns(); }

@@ -69,6 +69,9 @@ const Payload* ExchangeInWarp(uint32_t mask, const Payload& mine, Site site);
 // Counts an operation that all lanes of a warp have to make together.
 void NoteWarpOperation();
 int Lane();
+// fence.proxy.async: of the running thread, and how many a thread has made.
+void NoteProxyFence();
+uint32_t ProxyFencesOf(uint32_t thread);
 Moment Now();
 // " (thread .. of block ..)"
 std::string WhoRuns();

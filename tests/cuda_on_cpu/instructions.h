@@ -40,6 +40,9 @@ uint32_t RoundToTf32(float x);
 void LoadMatrices(uint32_t row, bool transposed, uint32_t (&to)[4],
                   Site site = Here());
 
+// A store of 16 bytes.
+void StoreShared(uint32_t to, const uint32_t (&words)[4]);
+
 // Bytes [bytes, size) become 0.
 void CopyAsync(uint32_t to, const void* from, int size, int bytes);
 // A group may be empty.

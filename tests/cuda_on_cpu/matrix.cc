@@ -3,15 +3,13 @@
 #include <cstring>
 
 #include "tests/cuda_on_cpu/bank_conflicts.h"
-#include "tests/cuda_on_cpu/half.h"
+#include "tests/cuda_on_cpu/formats.h"
 #include "tests/cuda_on_cpu/instructions.h"
 #include "tests/cuda_on_cpu/tensor_core.h"
 #include "tests/cuda_on_cpu/wmma.h"
 
 namespace bk::emulator {
 namespace {
-
-enum class Format { kBFloat16, kFloat16, kTf32 };
 
 constexpr int kMaxDepth = 16;
 
@@ -22,22 +20,6 @@ struct Operands {
   uint64_t unused;
 };
 static_assert(sizeof(Operands) == sizeof(Payload));
-
-double Element(Format format, uint32_t bits) {
-  switch (format) {
-    case Format::kBFloat16:
-      return ToFloat(__nv_bfloat16{static_cast<uint16_t>(bits)});
-    case Format::kFloat16:
-      return ToFloat(__half{static_cast<uint16_t>(bits)});
-    default: {
-      // The tensor core drops 13 bits of a float.
-      const uint32_t kept = bits & ~uint32_t{0x1fff};
-      float x;
-      std::memcpy(&x, &kept, sizeof(x));
-      return x;
-    }
-  }
-}
 
 // Element k of a line (a row of A, a column of B) lies in the lane
 // 4 * line % 8 + `lane`, in the half `half` of it, in register `step` of the
@@ -180,6 +162,18 @@ void LoadMatrices(uint32_t row, bool transposed, uint32_t (&to)[4], Site site) {
     };
     to[m] = entry(0) | entry(1) << 16;
   }
+}
+
+void StoreShared(uint32_t to, const uint32_t (&words)[4]) {
+  char* address = SharedBase() + to;
+  CheckAligned(address, sizeof(words), "a store to shared memory");
+  if (SharedOffset(address) < 0) {
+    Abandon("out of bounds: a store at shared memory + " + std::to_string(to) +
+            WhoRuns());
+  }
+  CheckAccess(address, sizeof(words), Access::kWrite,
+              __builtin_return_address(0));
+  std::memcpy(address, words, sizeof(words));
 }
 
 }  // namespace bk::emulator

@@ -180,7 +180,7 @@ std::string TextOf(Verdict verdict, Region& region, uintptr_t address,
              ", which an asynchronous copy will write as well";
     case Verdict::kSourceWritten:
       return "a copy is pending: write to " + Describe(region, address) +
-             ", which an asynchronous copy reads";
+             ", which an asynchronous copy or product reads";
     default:
       return Race(region, address, "read and write", cell.read, now);
   }
@@ -317,6 +317,31 @@ std::string EndCopy(const AsyncCopy& copy, const Moment& now) {
   std::memset(copy.to + copy.from_bytes, 0, copy.bytes - copy.from_bytes);
   if (copy.from_bytes == 0) return "";
   return Check(copy.from, copy.from_bytes, Access::kRead, now);
+}
+
+std::string BeginAsyncRead(const void* address, size_t bytes,
+                           const Moment& now) {
+  if (SharedOffset(address) < 0) {
+    return "out of bounds: an operand of wgmma outside of shared memory";
+  }
+  std::string problem = Check(address, bytes, Access::kRead, now);
+  if (!problem.empty()) return problem;
+  ForCells(address, bytes, [&](Cell& cell) {
+    Renew(cell, now);
+    ++cell.copies_from;
+    if (cell.write.proxy_fences >= ProxyFencesOf(cell.write.thread)) {
+      problem = "no proxy fence: an operand of wgmma at " +
+                Describe(shared_region, reinterpret_cast<uintptr_t>(address)) +
+                ", which thread " + std::to_string(cell.write.thread) +
+                " wrote without fence.proxy.async after it";
+    }
+  });
+  return problem;
+}
+
+std::string EndAsyncRead(const void* address, size_t bytes, const Moment& now) {
+  ForCells(address, bytes, [](Cell& cell) { --cell.copies_from; });
+  return Check(address, bytes, Access::kRead, now);
 }
 
 }  // namespace bk::emulator

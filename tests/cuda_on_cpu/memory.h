@@ -28,6 +28,7 @@ struct Moment {
   uint32_t thread = 0;
   uint32_t block_barriers = 0;  // barriers of the block so far
   uint32_t warp_barriers = 0;   // of the thread's warp
+  uint32_t proxy_fences = 0;    // fence.proxy.async of the thread
 };
 
 enum class Access { kRead, kWrite, kAtomic };
@@ -70,6 +71,13 @@ struct AsyncCopy {
 };
 std::string BeginCopy(const AsyncCopy& copy, const Moment& now);
 std::string EndCopy(const AsyncCopy& copy, const Moment& now);
+
+// A read of shared memory by a tensor core that goes on by itself: from the
+// first call to the second nobody may write there. What it reads must have been
+// followed by a fence.proxy.async of the thread that wrote it.
+std::string BeginAsyncRead(const void* address, size_t bytes,
+                           const Moment& now);
+std::string EndAsyncRead(const void* address, size_t bytes, const Moment& now);
 
 }  // namespace bk::emulator
 
