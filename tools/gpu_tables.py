@@ -32,7 +32,7 @@ class Gpu(NamedTuple):
 
 GPUS = (
     Gpu("A100 SXM 80 GB", "sm_80", 164, 312, 19.5, 2039),
-    Gpu("H100 SXM", "sm_90", 228, 989, 66.9, 3350),
+    Gpu("H100 SXM", "sm_90a", 228, 989, 66.9, 3350),
     Gpu("B200", "sm_100", 228, 2250, 75.0, 8000),
 )
 KERNELS = {  # part of the mangled name: (label, threads of a block)
@@ -59,7 +59,7 @@ KERNELS = {  # part of the mangled name: (label, threads of a block)
 def usage() -> dict[tuple[str, str], tuple[int, int]]:
     """From (kernel, architecture) to registers and bytes of shared memory."""
     entry = re.compile(
-        r"Compiling entry function '(\S+)' for '(sm_\d+)'.*?Used (\d+) registers([^\n]*)", re.DOTALL
+        r"Compiling entry function '(\S+)' for '(sm_\d+a?)'.*?Used (\d+) registers([^\n]*)", re.DOTALL
     )
     found = {}
     for log in LOGS.glob("*.resources.txt"):

@@ -18,6 +18,7 @@
 #include "custom_calls/cuda/example_rows.cuh"
 #include "custom_calls/cuda/product.cuh"
 #include "custom_calls/cuda/tiles.cuh"
+#include "custom_calls/cuda/warpgroup_loop.cuh"
 
 namespace bk::cuda {
 namespace {
@@ -120,11 +121,12 @@ __device__ void Finish(const ClippedGemmShape& shape, const GemmItem& item,
 }
 
 // Examples as they are, their products scaled.
-template <class T, class Tiles, bool kAligned>
-__global__ void __launch_bounds__(Tiles::kThreads)
+template <class T, class Shape, bool kAligned>
+__global__ void __launch_bounds__(Shape::kThreads)
     ScaledProductsKernel(ClippedGemmShape shape, int64_t shares, const T* lhs,
                          const float* factor, const T* rhs, bool add,
                          float* out, const int32_t* only_if) {
+  using Tiles = typename TilingOnGpu<Shape, kAligned>::Type;
   using Loader = typename Loaders<T, Tiles, kAligned>::Columns;
   BK_DYNAMIC_SHARED(StagesShared<Tiles>, shared);
   if (!IsWanted(only_if)) return;

@@ -33,13 +33,14 @@ struct WarpSums {
 
 // Where entry (i, j, e) of a thread is in the tile.
 template <class Tiles>
-__device__ int EntryRow(int i, int e) {
-  return Tiles::WarpRow() + 16 * i + Tiles::Lane() / 4 + e / 2 * 8;
-}
-template <class Tiles>
-__device__ int EntryColumn(int j, int e) {
-  return Tiles::WarpColumn() + 8 * j + Tiles::Lane() % 4 * 2 + e % 2;
-}
+struct Entries {
+  __device__ static int Row(int i, int e) {
+    return Tiles::WarpRow() + 16 * i + Tiles::Lane() / 4 + e / 2 * 8;
+  }
+  __device__ static int Column(int /*i*/, int j, int e) {
+    return Tiles::WarpColumn() + 8 * j + Tiles::Lane() % 4 * 2 + e % 2;
+  }
+};
 
 // What one step along the sum (16 terms of 2 bytes, 8 of 4) needs of a thread.
 struct Fragments {

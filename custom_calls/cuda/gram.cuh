@@ -106,7 +106,7 @@ struct Diagonal {
   }
   // The row of that entry in the tile.
   __device__ int Row(int j) const {
-    return EntryRow<Tiles>(down + j / 2, j % 2 * 2);
+    return Entries<Tiles>::Row(down + j / 2, j % 2 * 2);
   }
 };
 

@@ -16,6 +16,7 @@
 #include "custom_calls/cuda/reduce.cuh"
 #include "custom_calls/cuda/shifted_loader.cuh"
 #include "custom_calls/cuda/tile_pairs.cuh"
+#include "custom_calls/cuda/warpgroup_loop.cuh"
 
 namespace bk::cuda {
 
@@ -55,8 +56,8 @@ __device__ void ClearOutside(int64_t rows, int64_t columns, WarpSums& sums) {
     for (int j = 0; j < kAcross; ++j) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if (EntryRow<Tiles>(i, e) >= rows ||
-            EntryColumn<Tiles>(j, e) >= columns) {
+        if (Entries<Tiles>::Row(i, e) >= rows ||
+            Entries<Tiles>::Column(i, j, e) >= columns) {
           sums.at[i][j][e] = 0;
         }
       }
@@ -88,9 +89,10 @@ __device__ Spread SpreadOf(const GramOperands<T>& operands, int64_t rows,
   return spread;
 }
 
-template <class T, class Tiles, bool kAligned>
-__global__ void __launch_bounds__(Tiles::kThreads)
+template <class T, class Shape, bool kAligned>
+__global__ void __launch_bounds__(Shape::kThreads)
     GramKernel(GramOperands<T> operands, GramResults results) {
+  using Tiles = typename TilingOnGpu<Shape, kAligned>::Type;
   using Chunks =
       GramChunks<T, Tiles, typename Loaders<T, Tiles, kAligned>::Rows>;
   BK_DYNAMIC_SHARED(StagesShared<Tiles>, shared);

@@ -16,9 +16,10 @@ KERNELS = [
     "weighted_sum",
 ]
 
-# Machine code for these: it runs on every GPU of the same major number, 8.6 and 8.9, 10.3, 12.1 as well. PTX is compiled
-# by the driver for GPUs of other numbers after it, on which nobody has counted tensor-core instructions (docs/gpu.md).
-_ARCHITECTURES = ["80", "90", "100", "120"]
+# Machine code for these: it runs on every GPU of the same major number, 8.6 and 8.9, 10.3, 12.1 as well. 9.0 is alone
+# in its number, and "a" gives it wgmma. PTX is compiled by the driver for GPUs of other numbers after it, on which
+# nobody has counted tensor-core instructions (docs/gpu.md).
+_ARCHITECTURES = ["80", "90a", "100", "120"]
 _PTX = "100"
 
 # Without -fmad=false nvcc would join products and sums where it likes, and other bits would come out than in the
@@ -41,6 +42,14 @@ EMULATED_COPTS = [
     "-fsanitize=thread",
     "-ffp-contract=off",
     "-Wno-unknown-pragmas",
+]
+
+# Kernels on the main loop, which has a second form for GPUs with warpgroups (warpgroup_loop.cuh): emulated twice.
+WARPGROUP_KERNELS = [
+    "clipped_gemm",
+    "direct_norm",
+    "ghost_norm",
+    "per_sample_grad",
 ]
 
 ONLY_WITH_CUDA = select({
@@ -90,3 +99,13 @@ def cuda_kernel(name, hdrs = []):
         tags = ["no_sanitizer"],
         deps = ["//custom_calls/cuda:emulated_headers"],
     )
+    if name in WARPGROUP_KERNELS:
+        native.cc_library(
+            name = name + "_emulated_sm90",
+            testonly = 1,
+            srcs = [name + ".cu"],
+            copts = EMULATED_COPTS + ["-xc++"],
+            local_defines = ["BK_EMULATED_SM90"],
+            tags = ["no_sanitizer"],
+            deps = ["//custom_calls/cuda:emulated_headers"],
+        )

@@ -9,6 +9,7 @@
 #include "custom_calls/cuda/reduce.cuh"
 #include "custom_calls/cuda/squares.cuh"
 #include "custom_calls/cuda/tiles.cuh"
+#include "custom_calls/cuda/warpgroup_loop.cuh"
 
 namespace bk::cuda {
 
@@ -23,10 +24,11 @@ int64_t ProductRoundings(int64_t positions) {
 
 // squares [B, N, tiles], and grad [B, N, d, p] unless that is null, of the
 // examples in `wanted`.
-template <class T, class Tiles, bool kAligned>
-__global__ void __launch_bounds__(Tiles::kThreads)
+template <class T, class Shape, bool kAligned>
+__global__ void __launch_bounds__(Shape::kThreads)
     ProductTilesKernel(RowPairs<T> rows, ExampleList wanted, double* squares,
                        float* grad) {
+  using Tiles = typename TilingOnGpu<Shape, kAligned>::Type;
   using Loader = typename Loaders<T, Tiles, kAligned>::Columns;
   BK_DYNAMIC_SHARED(StagesShared<Tiles>, shared);
   const int64_t d = rows.left_width, p = rows.right_width;

@@ -76,6 +76,15 @@ class RowsLoader {
   uint32_t to_;
 };
 
+// Where a unit of a chunk of rows lies in its piece.
+template <class T, class Tiles>
+struct ColumnsPlace {
+  static constexpr int kRowBytes = Tiles::kSide * static_cast<int>(sizeof(T));
+  __device__ static uint32_t Of(int row, int unit) {
+    return static_cast<uint32_t>(row * kRowBytes + (unit ^ row % 8) * kUnit);
+  }
+};
+
 // A chunk of rows, kSide of their columns; zeros outside.
 template <class T, class Tiles>
 class ColumnsLoader {
@@ -88,8 +97,7 @@ class ColumnsLoader {
         width_(width),
         step_(static_cast<int>(width / kPerUnit<T>) * kStep),
         bytes_(first + OwnUnit() * kPerUnit<T> < width ? kUnit : 0),
-        to_(static_cast<uint32_t>(Own() * kRowBytes +
-                                  (OwnUnit() ^ Own() % 8) * kUnit)) {}
+        to_(ColumnsPlace<T, Tiles>::Of(Own(), OwnUnit())) {}
 
   // From row `row` of the matrices on.
   __device__ void MoveTo(int64_t row) { from_ = origin_ + row * width_; }
@@ -98,16 +106,16 @@ class ColumnsLoader {
   __device__ void Copy(SharedAddress piece, int left) {
 #pragma unroll
     for (int v = 0; v < kCopies; ++v) {
-      CopyAsync<kUnit>(piece + to_ + v * kStep * kRowBytes,
-                       from_ + int64_t{step_ * v} * kPerUnit<T>,
-                       Own() + v * kStep < left ? bytes_ : 0);
+      CopyAsync<kUnit>(
+          piece + to_ + v * kStep * ColumnsPlace<T, Tiles>::kRowBytes,
+          from_ + int64_t{step_ * v} * kPerUnit<T>,
+          Own() + v * kStep < left ? bytes_ : 0);
     }
     from_ += kChunkTerms<T> * width_;
   }
 
  private:
-  static constexpr int kRowBytes = Tiles::kSide * static_cast<int>(sizeof(T));
-  static constexpr int kUnits = kRowBytes / kUnit;
+  static constexpr int kUnits = Tiles::kSide / kPerUnit<T>;
   static constexpr int kStep = Tiles::kThreads / kUnits;
   static constexpr int kCopies = kChunkTerms<T> / kStep;
   static_assert(kStep % 8 == 0);

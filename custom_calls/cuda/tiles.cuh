@@ -40,8 +40,8 @@ __device__ void StoreTile(const WarpSums& sums, int64_t row, int64_t rows,
     for (int j = 0; j < kAcross; ++j) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int64_t r = row + EntryRow<Tiles>(i, e);
-        const int64_t c = column + EntryColumn<Tiles>(j, e);
+        const int64_t r = row + Entries<Tiles>::Row(i, e);
+        const int64_t c = column + Entries<Tiles>::Column(i, j, e);
         if (r >= rows || c >= columns) continue;
         float& to = out[r * columns + c];
         to = add ? to + sums.at[i][j][e] : sums.at[i][j][e];

@@ -53,10 +53,12 @@ __host__ __device__ constexpr uint64_t MatrixDescriptor(SharedAddress start,
 #if defined(BK_CUDA_ON_CPU)
 
 inline void FenceAsyncProxy() { emulator::FenceAsyncProxy(); }
-inline void WarpgroupFence() { emulator::WarpgroupFence(); }
+inline void WarpgroupFence(float (&/*sums*/)[4][4][4]) {
+  emulator::WarpgroupFence();
+}
 inline void WarpgroupCommit() { emulator::WarpgroupCommit(); }
 template <int kPending>
-inline void WarpgroupWait() {
+inline void WarpgroupWait(float (&/*sums*/)[4][4][4]) {
   emulator::WarpgroupWait(kPending);
 }
 inline emulator::Format FormatOf(BFloat16 /*type*/) {
@@ -79,20 +81,32 @@ inline void WarpgroupMultiply(T type, uint64_t left, uint64_t right, bool add,
 __device__ inline void FenceAsyncProxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-__device__ inline void WarpgroupFence() {
+#define BK_FOUR(x) "+f"(x[0]), "+f"(x[1]), "+f"(x[2]), "+f"(x[3])
+#define BK_SIXTEEN(x) BK_FOUR(x[0]), BK_FOUR(x[1]), BK_FOUR(x[2]), BK_FOUR(x[3])
+
+// Nothing that uses these registers moves across this line.
+__device__ inline void KeepOrder(float (&sums)[4][4][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    asm volatile("" : BK_SIXTEEN(sums[i])::"memory");
+  }
+}
+
+// Before the first product after other code has used the sums.
+__device__ inline void WarpgroupFence(float (&sums)[4][4][4]) {
+  KeepOrder(sums);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ inline void WarpgroupCommit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 template <int kPending>
-__device__ inline void WarpgroupWait() {
+__device__ inline void WarpgroupWait(float (&sums)[4][4][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+  KeepOrder(sums);
 }
 
 // sums = left right, or sums += left right.
-#define BK_FOUR(x) "+f"(x[0]), "+f"(x[1]), "+f"(x[2]), "+f"(x[3])
-#define BK_SIXTEEN(x) BK_FOUR(x[0]), BK_FOUR(x[1]), BK_FOUR(x[2]), BK_FOUR(x[3])
 #define BK_WARPGROUP_MULTIPLY(Type, types)                               \
   template <Layout kLayout>                                              \
   __device__ inline void WarpgroupMultiply(Type /*type*/, uint64_t left, \

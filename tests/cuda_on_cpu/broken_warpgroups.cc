@@ -36,7 +36,7 @@ __device__ void Multiply(WarpgroupMistake mistake, const Shared& shared,
   if (mistake == WarpgroupMistake::kOutside) right += 8192;
   const uint64_t none =
       mistake == WarpgroupMistake::kNoSwizzle ? uint64_t{1} << 62 : 0;
-  if (mistake != WarpgroupMistake::kNoFence) cuda::WarpgroupFence();
+  if (mistake != WarpgroupMistake::kNoFence) cuda::WarpgroupFence(sums);
   for (int k = 0; k < 4; ++k) {
     cuda::WarpgroupMultiply<kLayout>(
         T{}, MatrixDescriptor(left + k * kStep, kHalf, 1024),
@@ -68,7 +68,7 @@ __global__ void ProductKernel(WarpgroupMistake mistake, bool rows,
   if (mistake == WarpgroupMistake::kWriteSumsEarly) sums[0][0][0] = 0;
   if (mistake == WarpgroupMistake::kStoreOperands) shared.left[lane][0] = 0;
   const float first = sums[0][0][0];
-  if (mistake != WarpgroupMistake::kNoWait) cuda::WarpgroupWait<0>();
+  if (mistake != WarpgroupMistake::kNoWait) cuda::WarpgroupWait<0>(sums);
   for (int k = 0; k < 64; ++k) {
     const int i = k / 16, j = k / 4 % 4, e = k % 4;
     const int row = 16 * warp + lane / 4 + 8 * (e / 2);

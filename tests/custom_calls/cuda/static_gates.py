@@ -30,7 +30,7 @@ import pytest
 
 MAX_REGISTERS = 255
 MAX_SHARED_BYTES = 48 * 1024
-ARCHITECTURES = {"sm_80", "sm_90", "sm_100", "sm_120"}
+ARCHITECTURES = {"sm_80", "sm_90a", "sm_100", "sm_120"}
 PTX = {"sm_100"}
 # The elements that tensor cores multiply in each dense kernel, and how many loops over chunks it has.
 TENSOR_KERNELS = {
@@ -131,9 +131,17 @@ class ResourcesTest(unittest.TestCase):
                 assert use.shared <= MAX_SHARED_BYTES
 
 
-def check_main_loop(code: str, aligned: bool) -> None:
+def check_warpgroups(kind: str, chunks: int, code: str, bound: Counted) -> None:
+    """As check_instructions: a warp has 16 x 128 entries of an instruction, 16 times those of HMMA."""
+    expected = f"HGMMA.64x128x16.F32{'.BF16' if kind == 'bf16' else ''}"
+    found = TENSOR_INSTRUCTION.findall(code)
+    assert set(found) == {expected}, f"expected {expected}, there are {sorted(set(found))}"
+    assert len(found) * 16 == chunks * bound.instructions, f"{len(found)} {expected}"
+
+
+def check_main_loop(code: str, aligned: bool, warpgroups: bool) -> None:
     """Fragments come from ldmatrix, aligned rows asynchronously; no address is of an unknown space."""
-    assert " LDSM." in code
+    assert (" LDSM." in code) != warpgroups
     assert (" LDGSTS." in code) == aligned
     generic = re.search(r"\b(LD|ST)\.E\S*", code)
     assert generic is None, f"a generic access: {generic.group() if generic else ''}"
@@ -150,6 +158,11 @@ class Function(NamedTuple):
         """`GhostKernel` of a mangled name."""
         found = re.search(r"\d([A-Z][A-Za-z]*Kernel)", self.name)
         return found.group(1) if found else self.name
+
+    def warpgroups(self) -> bool:
+        """Whether it is the form of the main loop in warpgroup_loop.cuh: large tiles, aligned rows."""
+        large = "6TilingILi2ELi4EEELb1E" in self.name
+        return self.architecture == "sm_90a" and large
 
     def tensor_type(self) -> str:
         """What its engine multiplies on tensor cores, or nothing."""
@@ -181,7 +194,7 @@ def targets(option: str, archive: Path) -> set[str]:
     assert program is not None
     command = [program, option, archive]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return set(re.findall(r"\.(sm_\d+)\.", text))
+    return set(re.findall(r"\.(sm_\d+a?)\.", text))
 
 
 class HostCodeTest(unittest.TestCase):
@@ -211,9 +224,11 @@ class InstructionsTest(unittest.TestCase):
                     assert TENSOR_INSTRUCTION.search(function.code) is None
                     continue
                 kernel = function.kernel()
-                check_instructions(kind, TENSOR_KERNELS[kernel][1], function.code, bounds[kind])
+                check = check_warpgroups if function.warpgroups() else check_instructions
+                check(kind, TENSOR_KERNELS[kernel][1], function.code, bounds[kind])
                 if kernel in LOOP_KERNELS:
-                    check_main_loop(function.code, "Lb1E" in function.name)
+                    aligned = "Lb1E" in function.name
+                    check_main_loop(function.code, aligned, function.warpgroups())
                 found.add((kernel, kind, function.architecture))
         wanted = {(name, kind) for name, (kinds, _) in TENSOR_KERNELS.items() for kind in kinds}
         assert found == {(*pair, architecture) for pair in wanted for architecture in ARCHITECTURES}
