@@ -15,6 +15,8 @@ struct RowPairs {
   const T* right;
   int64_t examples, weights, positions, left_width, right_width;
 
+  // Row of position 0 of a weight, within an example.
+  __device__ int64_t First(int64_t weight) const { return weight * positions; }
   __device__ Extent<T> LeftExtent() const {
     return {left, left + examples * weights * positions * left_width};
   }
@@ -49,10 +51,14 @@ class ExampleRows {
  public:
   __device__ ExampleRows(const RowPairs<T>& rows, const ExampleRange& examples,
                          int64_t row, int64_t column)
-      : left_(rows.left, row, rows.left_width, rows.LeftExtent()),
-        right_(rows.right, column, rows.right_width, rows.RightExtent()),
-        rows_(rows),
-        examples_(examples) {
+      : left_(rows.left + rows.First(examples.weight) * rows.left_width, row,
+              rows.left_width, rows.First(rows.weights), rows.LeftExtent()),
+        right_(rows.right + rows.First(examples.weight) * rows.right_width,
+               column, rows.right_width, rows.First(rows.weights),
+               rows.RightExtent()),
+        examples_(examples),
+        positions_(static_cast<int>(rows.positions)),
+        example_(0) {
     Begin(examples.begin);
   }
 
@@ -62,24 +68,24 @@ class ExampleRows {
     left_.Copy(stage, left_rows_);
     right_.Copy(stage + Tiles::kPieceBytes, left_rows_);
     left_rows_ -= kChunkTerms<T>;
-    if (left_rows_ <= 0) Begin(example_ + 1);
+    if (BK_RARELY(left_rows_ <= 0)) Begin(example_ + 1);
   }
 
  private:
+  // The first wanted example from `example` on.
   __device__ void Begin(int64_t example) {
-    example_ = examples_.From(example);
-    left_rows_ = static_cast<int>(rows_.positions);
-    const int64_t first =
-        (example_ * rows_.weights + examples_.weight) * rows_.positions;
-    left_.MoveTo(first);
-    right_.MoveTo(first);
+    const int64_t next = examples_.From(example);
+    left_.Skip(next - example_);
+    right_.Skip(next - example_);
+    example_ = next;
+    left_rows_ = positions_;
   }
 
   Loader left_, right_;
-  const RowPairs<T>& rows_;
   const ExampleRange& examples_;
-  int64_t example_;
-  int left_rows_;  // of this example
+  int positions_;
+  int64_t example_;  // that is being copied
+  int left_rows_;    // of it
 };
 
 // sums += scale * the product of `rows` rows; a chain of a tensor core has at

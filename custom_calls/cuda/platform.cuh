@@ -98,6 +98,9 @@ cudaError_t LaunchWithShared(void (*kernel)(Parameters...), int64_t items,
 
 #endif
 
+// A condition that seldom holds: its code goes out of the way.
+#define BK_RARELY(condition) __builtin_expect(condition, 0)
+
 namespace bk::cuda {
 
 __host__ __device__ constexpr int64_t CeilDiv(int64_t x, int64_t y) {

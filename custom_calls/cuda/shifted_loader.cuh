@@ -128,18 +128,22 @@ class ShiftedColumnsLoader {
  public:
   // Columns [first, first + kSide) of matrices [.., width].
   __device__ ShiftedColumnsLoader(const T* x, int64_t first, int64_t width,
-                                  Extent<T> array)
+                                  int64_t example_rows, Extent<T> array)
       : array_{array},
         origin_(x + first + Own() * width + OwnUnit() * kPerUnit<T>),
         from_(origin_),
         width_(width),
+        example_(example_rows * width),
         to_(static_cast<uint32_t>(Own() * kRowBytes +
                                   (OwnUnit() ^ Own() % 8) * kUnit)) {
     const int64_t columns = width - first - OwnUnit() * kPerUnit<T>;
     count_ = static_cast<int>(columns < 8 ? columns : 8);
   }
 
-  __device__ void MoveTo(int64_t row) { from_ = origin_ + row * width_; }
+  __device__ void Skip(int64_t examples) {
+    origin_ += examples * example_;
+    from_ = origin_;
+  }
 
   __device__ void Copy(SharedAddress piece, int left) {
 #pragma unroll
@@ -165,7 +169,7 @@ class ShiftedColumnsLoader {
   ShiftedArray<T> array_;
   const T* origin_;
   const T* from_;
-  int64_t width_;
+  int64_t width_, example_;
   int count_;  // elements of a unit, none right of the matrix
   uint32_t to_;
 };

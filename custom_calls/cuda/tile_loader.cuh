@@ -89,32 +89,38 @@ struct ColumnsPlace {
 template <class T, class Tiles>
 class ColumnsLoader {
  public:
-  // Columns [first, first + kSide) of matrices [.., width].
+  // Columns [first, first + kSide) of matrices [.., width]; `example_rows`
+  // rows from one example to the next.
   __device__ ColumnsLoader(const T* x, int64_t first, int64_t width,
-                           Extent<T> /*array*/)
+                           int64_t example_rows, Extent<T> /*array*/)
       : origin_(x + first + Own() * width + OwnUnit() * kPerUnit<T>),
         from_(origin_),
         width_(width),
+        example_(example_rows * width),
         step_(static_cast<int>(width / kPerUnit<T>) * kStep),
-        bytes_(first + OwnUnit() * kPerUnit<T> < width ? kUnit : 0),
-        to_(ColumnsPlace<T, Tiles>::Of(Own(), OwnUnit())) {}
+        inside_(first + OwnUnit() * kPerUnit<T> < width),
+        to_(Place::Of(Own(), OwnUnit())) {}
 
-  // From row `row` of the matrices on.
-  __device__ void MoveTo(int64_t row) { from_ = origin_ + row * width_; }
+  // From the beginning of the example that is so many after the last one.
+  __device__ void Skip(int64_t examples) {
+    origin_ += examples * example_;
+    from_ = origin_;
+  }
 
   // The next chunk; `left` rows are left.
   __device__ void Copy(SharedAddress piece, int left) {
+    const int own_left = left - Own();
 #pragma unroll
     for (int v = 0; v < kCopies; ++v) {
-      CopyAsync<kUnit>(
-          piece + to_ + v * kStep * ColumnsPlace<T, Tiles>::kRowBytes,
-          from_ + int64_t{step_ * v} * kPerUnit<T>,
-          Own() + v * kStep < left ? bytes_ : 0);
+      CopyAsync<kUnit>(piece + to_ + v * kStep * Place::kRowBytes,
+                       from_ + int64_t{step_} * (v * kPerUnit<T>),
+                       inside_ && own_left > v * kStep ? kUnit : 0);
     }
     from_ += kChunkTerms<T> * width_;
   }
 
  private:
+  using Place = ColumnsPlace<T, Tiles>;
   static constexpr int kUnits = Tiles::kSide / kPerUnit<T>;
   static constexpr int kStep = Tiles::kThreads / kUnits;
   static constexpr int kCopies = kChunkTerms<T> / kStep;
@@ -125,9 +131,9 @@ class ColumnsLoader {
 
   const T* origin_;
   const T* from_;
-  int64_t width_;
-  int step_;   // units
-  int bytes_;  // of a unit, 0 right of the matrix
+  int64_t width_, example_;
+  int step_;     // units
+  bool inside_;  // whether its columns are in the matrix
   uint32_t to_;
 };
 
