@@ -1,0 +1,27 @@
+"""Stands in for `compute-sanitizer` in a rehearsal: runs the program, prints lines of the same form.
+
+The emulated device looks at every access itself, and fails the program's own tests. The file that
+BK_STAND_IN_REPORT names is printed in place of "0 errors": tests show with it that findings are seen.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+arguments = sys.argv[1:]
+options = {}
+while arguments and arguments[0].startswith("--"):
+    options[arguments[0]] = arguments[1]
+    arguments = arguments[2:]
+print("========= COMPUTE-SANITIZER", flush=True)
+code = subprocess.run(arguments, check=False).returncode
+report = os.environ.get("BK_STAND_IN_REPORT")
+if report:
+    print(Path(report).read_text(), end="")
+    sys.exit(int(options.get("--error-exitcode", "1")))
+if options["--tool"] == "racecheck":
+    print("========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)")
+else:
+    print("========= ERROR SUMMARY: 0 errors")
+sys.exit(code)
