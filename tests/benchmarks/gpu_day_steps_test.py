@@ -382,7 +382,13 @@ def test_a_report_with_everything_in_it(day):
         assert (day.folder / picture).stat().st_size > 1000
     assert "1 x Invalid __global__ read of size 4 bytes" in text
     assert "| bf16 | HMMA.16816 | truncation | 24 | 8 | kept | 30 | 96 | no |" in text
-    assert "| ghost_norm | bf16 | 2x4x6x8 | 30 | 2 | 100 | 20 | 1.5 | - | - |" in text
+    word = "REHEARSAL"
+    assert f"| ghost_norm | bf16 | 2x4x6x8 | {' | '.join([word] * 5)} | - | - |" in text
+    real = dataclasses.replace(day, is_rehearsal=False)
+    text = report.write(real, run.STEPS, None).read_text()
+    assert "| ghost_norm | bf16 | 2x4x6x8 | 30 | 2 | 100 | 20 | 1.5 | - | - | 1.93 |" in text
+    assert word not in text
+    assert text.count("From another kind of day") == len(data)
 
 
 def test_every_step_has_a_section():

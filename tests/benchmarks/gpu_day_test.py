@@ -148,6 +148,16 @@ def test_a_driver_without_a_device_is_told_apart(monkeypatch, capsys, tmp_path):
     assert "no GPU: nvidia-smi says 'No devices were found'" in capsys.readouterr().out
 
 
+def test_a_gpu_without_a_toolkit_is_told_apart(monkeypatch, capsys, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-0)'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setenv("BK_JAX_CUDA_PATH", str(tmp_path))
+    assert run.main(["--folder", str(tmp_path / "day")]) == 1
+    assert "no CUDA toolkit (nvcc on PATH" in capsys.readouterr().out
+
+
 def test_chosen_steps_run_and_the_report_names_the_others(monkeypatch, capsys, tmp_path):
     seen = []
     monkeypatch.setattr(run, "STEPS", tuple(step(name, seen=seen) for name in run.NAMES))

@@ -38,15 +38,15 @@ def missing(day: Day) -> str:
     ran = command.run([*day.smi, "--list-gpus"], day.log("check"))
     if ran.code != 0 or "GPU 0" not in ran.out:
         return f"no GPU: nvidia-smi says {ran.last_line()!r}"
-    if command.run(["nvcc", "--version"], day.log("check")).code != 0:
-        return "no CUDA toolkit: nvcc was not found (put it on PATH)"
+    if command.run([day.nvcc, "--version"], day.log("check")).code != 0:
+        return "no CUDA toolkit (nvcc on PATH, or the folder BK_JAX_CUDA_PATH)"
     return ""
 
 
 def run(day: Day) -> Outcome:
     query = [*day.smi, f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
     gpus = parse_smi(command.run(query, day.log("check")).out)
-    toolkit = parse_nvcc(command.run(["nvcc", "--version"], day.log("check")).out)
+    toolkit = parse_nvcc(command.run([day.nvcc, "--version"], day.log("check")).out)
     report = command.run([day.program("device_report")], day.log("check"))
     device = json.loads(report.out) if report.code == 0 else {"problem": report.last_line()}
     jax = describe_jax(day)

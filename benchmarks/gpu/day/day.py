@@ -122,6 +122,7 @@ class Day:
       kernel_tests: the Bazel target of the tests of kernels, which has a program of the same name.
       other_tests: further targets.
       smi: the command `nvidia-smi`.
+      nvcc: the compiler of the toolkit.
       sanitizer: the command `compute-sanitizer`.
       cublas: the folder of libcublasLt, or an empty text.
       cache: in place of the user's, for the calibration; empty: the user's.
@@ -136,6 +137,7 @@ class Day:
     kernel_tests: str
     other_tests: tuple[str, ...]
     smi: tuple[str, ...]
+    nvcc: str
     sanitizer: tuple[str, ...]
     cublas: str
     cache: str
@@ -190,6 +192,7 @@ def on_gpu(folder: Path, sizes: Sizes) -> Day:
         kernel_tests="//tests/custom_calls/cuda:device_test",
         other_tests=("//tests/xla_plugin:cuda_handlers_test", "//tests/xla_plugin:cublas_test"),
         smi=("nvidia-smi",),
+        nvcc=_toolkit_program("nvcc"),
         sanitizer=(_toolkit_program("compute-sanitizer"),),
         cublas=str(venv / libraries),
         cache="",
@@ -208,6 +211,7 @@ def rehearsal(folder: Path, sizes: Sizes = TINY) -> Day:
         kernel_tests="//tests/custom_calls/cuda:emulated_test",
         other_tests=("//tests/xla_plugin:cublas_test",),
         smi=(sys.executable, str(STAND_INS / "nvidia_smi.py")),
+        nvcc=_toolkit_program("nvcc"),
         sanitizer=(sys.executable, str(STAND_INS / "compute_sanitizer.py")),
         cublas=str(ROOT / "bazel-bin/tests/cublas_stand_in"),
         cache=str(folder / "cache"),
@@ -216,12 +220,10 @@ def rehearsal(folder: Path, sizes: Sizes = TINY) -> Day:
 
 
 def _toolkit_program(name: str) -> str:
-    """On PATH, or beside nvcc."""
-    nvcc = shutil.which("nvcc", path=_toolkit_path())
-    beside = Path(nvcc).resolve().parent / name if nvcc else Path(name)
-    return shutil.which(name) or str(beside)
-
-
-def _toolkit_path() -> str | None:
+    """In the toolkit that BK_JAX_CUDA_PATH names, on PATH, or beside nvcc; else its bare name."""
     folder = os.environ.get("BK_JAX_CUDA_PATH")
-    return f"{folder}/bin" if folder else None
+    found = shutil.which(name, path=f"{folder}/bin" if folder else None)
+    nvcc = shutil.which("nvcc")
+    if not found and nvcc:
+        found = shutil.which(name, path=str(Path(nvcc).resolve().parent))
+    return found or name

@@ -65,7 +65,7 @@ def locked_jax(lock: str) -> str:
 
 def cuda_major(day: Day) -> str:
     """Of the toolkit that builds our module: JAX's plugin has to be for the same."""
-    ran = command.run(["nvcc", "--version"], day.log("prepare"))
+    ran = command.run([day.nvcc, "--version"], day.log("prepare"))
     found = re.search(r"release (\d+)\.", ran.out)
     return found[1] if found else "13"
 

@@ -12,6 +12,10 @@ from benchmarks.gpu.day import plots, predicted, sections
 from benchmarks.gpu.day.day import REHEARSAL, ROOT, Day
 from benchmarks.gpu.day.runner import Step
 
+TIMES = frozenset({
+    "microseconds", "flops", "bytes", "cublasLt", "tf32", "over_cublasLt", "over_tf32", "predicted",
+    "throughput", "slower", "peak_bytes", "rates",
+})  # fmt: skip
 PREDICTIONS = ROOT / "out" / "gpu-cycles" / "predicted.json"  # of benchmarks/gpu/cycles
 
 
@@ -19,12 +23,30 @@ def write(day: Day, steps: Sequence[Step], predictions: Path | None = PREDICTION
     results = {step.name: day.store.load(step.name) for step in steps}
     add_predictions(results, predictions)
     pictures = draw(day, results)
+    if day.is_rehearsal:
+        results = without_times(results)
     lines = [*head(day, results), *overview(steps, results)]
     for step in steps:
         lines += section(day, step, results[step.name], pictures.get(step.name, []))
     path = day.folder / "REPORT.md"
     path.write_text("\n".join(lines))
     return path
+
+
+def without_times(value: Any) -> Any:
+    """The same with a word in place of everything that a clock has to do with.
+
+    >>> without_times({"rows": [{"batch": 2, "throughput": 5.0, "slower": None}]})
+    {'rows': [{'batch': 2, 'throughput': 'REHEARSAL', 'slower': None}]}
+    """
+    if isinstance(value, list):
+        return [without_times(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: "REHEARSAL" if name in TIMES and one is not None else without_times(one)
+        for name, one in value.items()
+    }
 
 
 def add_predictions(results: dict[str, dict[str, Any]], file: Path | None) -> None:

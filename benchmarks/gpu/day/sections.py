@@ -97,8 +97,8 @@ def sweep(data: Data) -> list[str]:
     ])  # fmt: skip
 
 
-def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
+def _scaled(value: float | str | None, factor: float) -> float | str | None:
+    return value * factor if isinstance(value, float | int) else value
 
 
 def bits(data: Data) -> list[str]:
@@ -118,6 +118,8 @@ def bits(data: Data) -> list[str]:
 
 def calibration(data: Data) -> list[str]:
     rates = data.get("rates", {})
+    if not isinstance(rates, dict):
+        rates = {}  # of a rehearsal
     where = "a scratch file" if data.get("is_scratch") else f"`{data.get('file')}`"
     lines = [f"Stored in {where}. `bk_jax.diagnose()` says: `rates  {data.get('diagnosis')}`.", ""]
     rows = [(k, v) for k, v in rates.items() if isinstance(v, float)]

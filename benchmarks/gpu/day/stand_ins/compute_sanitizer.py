@@ -9,19 +9,27 @@ import subprocess
 import sys
 from pathlib import Path
 
-arguments = sys.argv[1:]
-options = {}
-while arguments and arguments[0].startswith("--"):
-    options[arguments[0]] = arguments[1]
-    arguments = arguments[2:]
-print("========= COMPUTE-SANITIZER", flush=True)
-code = subprocess.run(arguments, check=False).returncode
-report = os.environ.get("BK_STAND_IN_REPORT")
-if report:
-    print(Path(report).read_text(), end="")
-    sys.exit(int(options.get("--error-exitcode", "1")))
-if options["--tool"] == "racecheck":
-    print("========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)")
-else:
-    print("========= ERROR SUMMARY: 0 errors")
-sys.exit(code)
+NOTHING = {
+    "memcheck": "ERROR SUMMARY: 0 errors",
+    "initcheck": "ERROR SUMMARY: 0 errors",
+    "synccheck": "ERROR SUMMARY: 0 errors",
+    "racecheck": "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)",
+}
+
+
+def main(arguments: list[str]) -> int:
+    options = {}
+    while arguments and arguments[0].startswith("--"):
+        options[arguments[0]] = arguments[1]
+        arguments = arguments[2:]
+    print("========= COMPUTE-SANITIZER", flush=True)
+    code = subprocess.run(arguments, check=False).returncode
+    if report := os.environ.get("BK_STAND_IN_REPORT"):
+        print(Path(report).read_text(), end="")
+        return int(options.get("--error-exitcode", "1"))
+    print(f"========= {NOTHING[options['--tool']]}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
