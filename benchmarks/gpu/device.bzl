@@ -23,6 +23,7 @@ def device_program(name, kernels = [], deps = []):
             name = name + suffix,
             testonly = 1,
             tags = ["no_sanitizer"],
+            visibility = ["//tests:__subpackages__"],
             target_compatible_with = ONLY_WITH_CUDA,
             deps = [":%s_main" % name, device] + [kernel + suffix for kernel in _KERNELS + kernels],
         )

@@ -282,6 +282,18 @@ def test_a_sweep_is_well_if_everything_ran_beside_the_library(text, ok, line, da
     assert line in outcome.line
 
 
+def test_a_shape_that_does_not_run_leaves_the_others(day):
+    two = dataclasses.replace(day, sizes=dataclasses.replace(day.sizes, shapes=("bad", "2x4x6x8")))
+    (two.log("x").parent / "sweep").write_text(SWEEP)
+    copy = f'cp {two.folder}/logs/sweep "${{a#*=}}"'
+    script = 'for a; do case "$a" in --shapes=bad) echo out of memory >&2; exit 1;; '
+    program(two, "kernels_benchmark", f"{script}--benchmark_out=*) {copy};; esac; done")
+    outcome = sweep.run(two)
+    assert not outcome.ok
+    assert "first: bad: out of memory" in outcome.line
+    assert len(outcome.data["ratios"]) == 3
+
+
 def test_predictions_of_the_static_model_come_first(tmp_path):
     ratios = sweep.ratios(sweep.parse(SWEEP)["rows"])
     row = {"kernel": "ghost_norm", "type": "bf16", "shape": "2x4x6x8", "microseconds": 25.0}

@@ -76,6 +76,12 @@ def test_parts_are_computed_once_until_their_step_is_forgotten(day):
     assert day.part("sweep-a", compute) == {"n": 2}
 
 
+@pytest.mark.parametrize("bad", [{"error": "no memory"}, {"ok": False}])
+def test_parts_that_went_wrong_are_tried_again(bad, day):
+    assert day.part("sweep-a", lambda: bad) == bad
+    assert day.part("sweep-a", lambda: {"n": 1}) == {"n": 1}
+
+
 def test_a_day_that_was_killed_goes_on_where_it_was(tmp_path):
     """Within a step: the part that was done is kept, the one that was running is not."""
     code = f"""

@@ -17,10 +17,12 @@ def run(day: Day) -> Outcome:
         day.part(f"sweep-{shape}", lambda shape=shape: measure(day, shape))
         for shape in day.sizes.shapes
     ]
+    context = next((part["context"] for part in parts if part["context"]), {})
     rows = [row for part in parts for row in part["rows"]]
     errors = [f"{row['name']}: {row['error']}" for row in rows if _matters(row)]
-    data = {"context": parts[0]["context"], "rows": rows, "ratios": ratios(rows)}
-    library = data["context"].get("cublasLt", "")
+    errors += [part["error"] for part in parts if part.get("error")]
+    data = {"context": context, "rows": rows, "ratios": ratios(rows), "errors": errors}
+    library = context.get("cublasLt", "")
     line = f"{len(rows)} operations of {len(parts)} shapes; cublasLt {library}"
     if errors:
         line += f"; {len(errors)} failed, first: {errors[0]}"
@@ -41,7 +43,7 @@ def measure(day: Day, shape: str) -> dict[str, Any]:
     ]  # fmt: skip
     ran = command.run(line, day.log("sweep"))
     if ran.code != 0:
-        raise RuntimeError(f"kernels_benchmark: {ran.last_line()}")
+        return {"context": {}, "rows": [], "error": f"{shape}: {ran.last_line()}"}
     return parse(out.read_text())
 
 

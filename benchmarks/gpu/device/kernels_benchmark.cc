@@ -1,4 +1,4 @@
-// Our kernels of dense layers beside cublasLt's product of as many flops, timed
+// Our kernels beside cublasLt's product of as many flops, timed
 // by events of the device.
 //
 //   bazel run --config=cuda //benchmarks/gpu:kernels_benchmark --
@@ -53,23 +53,34 @@ void Time(benchmark::State& state, const DenseShape& shape, Type type,
   state.SkipWithError("no such operation: no algorithm, or not enough memory");
 }
 
-constexpr const char* kKernels[] = {"ghost_norm", "direct_norm", "clipped_gemm",
-                                    "per_sample_grad", "weighted_sum"};
+// What cublasLt has a product beside, and what it has nothing like.
+constexpr const char* kKernels[] = {
+    "ghost_norm", "direct_norm", "clipped_gemm", "per_sample_grad",
+    "tied_cross", "conv_norm",   "conv_sum"};
+constexpr const char* kAlone[] = {"weighted_sum", "embedding_norm",
+                                  "clipped_scatter", "gaussian"};
+
+void RegisterOne(const Options& options, const DenseShape& shape, Type type,
+                 const std::string& kernel, const std::string& maker) {
+  const std::string name =
+      kernel + "/" + maker + "/" + NameOf(type) + "/" + NameOf(shape);
+  auto* made =
+      benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+        Time(state, shape, type, kernel, maker);
+      });
+  made->UseManualTime()->Unit(benchmark::kMicrosecond);
+  if (IsEmulated()) made->Iterations(options.repeats);
+}
 
 void Register(const Options& options, const DenseShape& shape, Type type) {
-  for (const std::string kernel : kKernels) {
+  for (const char* kernel : kKernels) {
     for (const std::string maker : {"ours", "cublasLt", "cublasLt-tf32"}) {
-      if (maker != "ours" && kernel == "weighted_sum") continue;
       if (maker == "cublasLt-tf32" && type != Type::kF32) continue;
-      const std::string name =
-          kernel + "/" + maker + "/" + NameOf(type) + "/" + NameOf(shape);
-      auto* made = benchmark::RegisterBenchmark(
-          name.c_str(), [=](benchmark::State& state) {
-            Time(state, shape, type, kernel, maker);
-          });
-      made->UseManualTime()->Unit(benchmark::kMicrosecond);
-      if (IsEmulated()) made->Iterations(options.repeats);
+      RegisterOne(options, shape, type, kernel, maker);
     }
+  }
+  for (const char* kernel : kAlone) {
+    RegisterOne(options, shape, type, kernel, "ours");
   }
 }
 
