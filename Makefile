@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program wheel wheel-cuda lock clean
+.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program gpu-day wheel wheel-cuda lock clean
 
 help: ## list the targets
 	@echo "usage: make <target>"
@@ -80,6 +80,9 @@ bench-check: setup ## compare a few ratios with the stored ones; fails if a priv
 PROGRAM := kernels:kernels_benchmark
 bench-program: setup ## run one benchmark; PROGRAM=ops:dense_benchmark BENCH="--budget 1" selects
 	@$(BAZEL_RUN) //benchmarks/$(PROGRAM) -- $(BENCH)
+
+gpu-day: setup ## all that needs a GPU, and one report in out/gpu-day; REHEARSE=1 without one, GPU_DAY="--quick" in an hour
+	@$(PY) -m benchmarks.gpu.day.run $(if $(REHEARSE),--rehearse) $(GPU_DAY)
 
 wheel: setup ## build a wheel into dist/, install it into a new environment and use it there
 	@tools/check_wheel.sh

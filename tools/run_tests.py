@@ -36,6 +36,7 @@ CUDA_TARGETS = (
     "//custom_calls/cuda/...",
     "//tests/cuda_on_cpu/...",
     "//tests/custom_calls/cuda/...",
+    "//tests/gpu_day/...",
     "//tests/xla_plugin:cuda_handlers_test",
     "//benchmarks/gpu/...",
 )

@@ -2,9 +2,9 @@
 
     bazel run --config=cuda //benchmarks/gpu:paper_table [-- --models gpt2 --dtype bfloat16]
 
-Each (model, method) runs in this process: the batch grows until memory does not suffice, then the
-step with the largest batch is timed. Beside it stand the numbers that the paper printed (PyTorch,
-A100 with 40 GB).
+Each (model, method) runs in a process of its own (`paper_worker`), so that its memory is its own: the
+batch grows until memory does not suffice, then the step with the largest batch is timed. Beside it
+stand the numbers that the paper printed (PyTorch, A100 with 40 GB).
 Products of float32 are exact to float32 unless `--precision` says otherwise: XLA's own default on a
 GPU is TF32, which neither PyTorch's default nor our kernels for norms are, and a table of two
 precisions would compare those.
@@ -14,9 +14,14 @@ Without a GPU it says so and does nothing.
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -53,17 +58,29 @@ def lower(task: step_models.Task, method: str, params: Any, numbers: Numbers) ->
         return jax.jit(step_of(task, method)).lower(params, task.batch)
 
 
-def seconds(model: str, method: str, batch: int, numbers: Numbers, repeats: int) -> float | None:
+class Measured(NamedTuple):
+    """A step of a model: what it computes, with what numbers, and sizes in place of the paper's."""
+
+    model: str
+    method: str
+    numbers: Numbers
+    sizes: Mapping[str, int] = MappingProxyType({})
+
+    def task(self, batch: int) -> step_models.Task:
+        name, sizes = MODELS[self.model]
+        return step_models.make(name, batch=batch, **{**sizes, **self.sizes})
+
+
+def seconds(step: Measured, batch: int, repeats: int) -> float | None:
     """The median time of a step, or nothing if memory does not suffice."""
-    name, sizes = MODELS[model]
-    task = step_models.make(name, batch=batch, **sizes)
+    task, numbers = step.task(batch), step.numbers
     params = jax.tree.map(lambda x: jnp.asarray(x, numbers.dtype), task.params)
     try:
-        step = lower(task, method, params, numbers).compile()
+        program = lower(task, step.method, params, numbers).compile()
         times = []
         for _ in range(repeats + 1):
             start = time.perf_counter()
-            jax.block_until_ready(step(params, task.batch))
+            jax.block_until_ready(program(params, task.batch))
             times.append(time.perf_counter() - start)
         return statistics.median(times[1:])  # the first one warms up
     except jax.errors.JaxRuntimeError as error:
@@ -72,11 +89,14 @@ def seconds(model: str, method: str, batch: int, numbers: Numbers, repeats: int)
         return None
 
 
-def largest(model: str, method: str, numbers: Numbers) -> Result | None:
-    """Doubles the batch until it does not fit, then halves the interval."""
+def largest(step: Measured, limit: int = 0) -> Result | None:
+    """Doubles the batch until it does not fit, then halves the interval; above `limit` nothing fits.
+
+    0 is no limit.
+    """
 
     def fits(batch: int) -> bool:
-        return seconds(model, method, batch, numbers, 1) is not None
+        return not 0 < limit < batch and seconds(step, batch, 1) is not None
 
     good, bad = 0, 1
     while fits(bad):
@@ -84,12 +104,29 @@ def largest(model: str, method: str, numbers: Numbers) -> Result | None:
     while bad - good > max(1, good // 16):
         middle = (good + bad) // 2
         good, bad = (middle, bad) if fits(middle) else (good, middle)
-    time_ = seconds(model, method, good, numbers, 10) if good else None
+    time_ = seconds(step, good, 10) if good else None
     return Result(good, good / time_) if time_ else None
 
 
-def print_model(model: str, numbers: Numbers) -> None:
-    found = {method: largest(model, method, numbers) for method in PRINTED[model]}
+def in_its_process(job: dict[str, Any]) -> Result | None:
+    """What `paper_worker` finds for a job."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "true",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.95",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu.paper_worker"], input=json.dumps(job), text=True,
+        stdout=subprocess.PIPE, env=environment, check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout.splitlines()[-1])
+    return Result(found["batch"], found["throughput"]) if found["batch"] else None
+
+
+def print_model(model: str, dtype: str, precision: str) -> None:
+    job = {"model": model, "dtype": dtype, "precision": precision}
+    found = {method: in_its_process({**job, "method": method}) for method in PRINTED[model]}
     ours = found["auto"]
     for method, result in found.items():
         batch, throughput = PRINTED[model][method]
@@ -112,6 +149,8 @@ def main() -> None:
         help="of products of float32, the model's and ours",
     )
     arguments = parser.parse_args()
+    # The memory is for the processes that measure.
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     try:
         device = jax.devices("gpu")[0]
     except RuntimeError as error:
@@ -126,7 +165,7 @@ def main() -> None:
     )
     print("|---" * 8 + "|")
     for model in arguments.models:
-        print_model(model, Numbers(jnp.dtype(arguments.dtype), arguments.precision))
+        print_model(model, arguments.dtype, arguments.precision)
 
 
 if __name__ == "__main__":

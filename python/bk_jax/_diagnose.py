@@ -11,6 +11,7 @@ import jaxlib.version
 import numpy as np
 
 from bk_jax import _native
+from bk_jax.planning.machine_rates import current_rates
 
 
 def diagnose(file: Any = None) -> None:
@@ -36,6 +37,7 @@ def report() -> str:
         ("devices", ", ".join(str(device) for device in jax.devices())),
         *_native_rows(_native.library()),
         ("on GPUs", _cuda_text(_native.cuda_library())),
+        ("rates", current_rates().describe()),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

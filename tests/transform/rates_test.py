@@ -3,15 +3,18 @@
 import dataclasses
 import json
 import os
+import re
 import types
 
 import numpy as np
 import pytest
 
 import bk_jax
+from bk_jax._diagnose import report
 from bk_jax.overhead import calibration
 from bk_jax.planning import machine_rates
 from bk_jax.planning.default_rates import AVX2, AVX512, nominal_rates
+from bk_jax.planning.device_seconds import SHARE
 from bk_jax.planning.machine_rates import current_rates, path, store
 from bk_jax.planning.rates import TABLES, from_json, names, rate_at
 
@@ -143,11 +146,46 @@ def test_a_budget_that_is_none(budget):
         bk_jax.calibrate(budget)
 
 
-def test_gpus_are_not_calibrated(monkeypatch):
-    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
-    with pytest.raises(RuntimeError, match=r"calibrate measures CPUs, but JAX runs on 'gpu': .* "
-                                           "JAX_PLATFORMS=cpu"):  # fmt: skip
+def test_other_devices_are_not_calibrated(monkeypatch):
+    monkeypatch.setattr("jax.default_backend", lambda: "tpu")
+    with pytest.raises(RuntimeError, match=r"calibrate measures CPUs and GPUs, but JAX runs on 'tpu'\. "
+                                           "Set JAX_PLATFORMS=cpu"):  # fmt: skip
         bk_jax.calibrate()
+
+
+GPU = "NVIDIA A100-SXM4-40GB"
+
+
+@pytest.fixture
+def as_if_on_a_gpu(monkeypatch):
+    """What is planned for; programs still run on the CPU."""
+    for module in (machine_rates, calibration):
+        monkeypatch.setattr(module, "gpu_kind", lambda device=None: GPU)
+    monkeypatch.setattr(calibration, "GPU_SCALE", 2)
+
+
+@pytest.mark.usefixtures("few_trials", "as_if_on_a_gpu")
+def test_a_gpu_has_a_file_of_its_own_and_peaks_that_were_measured():
+    assert current_rates().source.startswith("nominal for an A100 GPU")
+    rates = bk_jax.calibrate(budget=0.01)
+    assert rates.source == f"calibrated on {GPU}"
+    assert [size for size, _ in rates.clipped_gemm] == [8, 64]  # tokens of a batch twice as large
+    assert from_json(json.loads(path(GPU).read_text())) == rates == current_rates()
+    assert machine_rates.current_path() == path(GPU) != path()
+    assert not path().exists()
+    assert rates.device.tf32 * SHARE == pytest.approx(rates.product)
+    assert rates.device.bf16 * SHARE == pytest.approx(rates.product_16)
+    assert rates.device.launch == rates.operation
+    assert rates.device.kind == "A100"
+    assert f"rates               calibrated on {GPU}" in report()
+
+
+@pytest.mark.usefixtures("as_if_on_a_gpu")
+def test_a_broken_file_of_a_gpu_is_not_used():
+    path(GPU).parent.mkdir(parents=True)
+    path(GPU).write_text(broken(device={"kind": "A100"}))
+    assert not current_rates().is_measured
+    assert re.match("nominal for an A100 .*cannot be read", current_rates().source)
 
 
 # --- numbers ---
@@ -171,7 +209,7 @@ def test_an_unknown_gpu_is_named():
 
 @pytest.mark.parametrize("rates", [AVX2, AVX512, nominal_rates("H100")])
 def test_every_rate_is_positive(rates):
-    expected = dataclasses.replace(rates, is_measured=True, device=None)
+    expected = dataclasses.replace(rates, is_measured=True)
     assert from_json(dataclasses.asdict(rates)) == expected
     assert {name for name in names() if isinstance(getattr(rates, name), tuple)} == set(TABLES)
 

@@ -1,7 +1,7 @@
 """Machine rates: those of this machine, as a calibration stored them, or defaults.
 
-A calibration is a file of JSON in the user's cache, one for each CPU, version of bk_jax and version of
-jaxlib: another one would be wrong.
+A calibration is a file of JSON in the user's cache, one for each CPU or kind of GPU, version of bk_jax
+and version of jaxlib: another one would be wrong.
 """
 
 from __future__ import annotations
@@ -39,14 +39,20 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def path() -> Path:
-    """The file for this machine and these versions, in the user's cache."""
+def path(gpu: str | None = None) -> Path:
+    """The file for this CPU, or that kind of GPU, and these versions, in the user's cache."""
     import bk_jax
 
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    parts = (cpu_name(), f"{cores()} cores", bk_jax.__version__, jaxlib.version.__version__)
+    machine = (cpu_name(), f"{cores()} cores") if gpu is None else (gpu,)
+    parts = (*machine, bk_jax.__version__, jaxlib.version.__version__)
     name = "_".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
     return Path(cache) / "bk_jax" / f"rates_{name}.json"
+
+
+def current_path() -> Path:
+    """The file of the device that JAX runs on."""
+    return path(gpu_kind())
 
 
 def current_rates(device: str | None = None) -> Rates:
@@ -57,15 +63,14 @@ def current_rates(device: str | None = None) -> Rates:
     >>> current_rates().product > 0
     True
     """
-    if (kind := gpu_kind(device)) is not None:
-        return nominal_rates(kind)
-    default = _default_rates()
+    kind = gpu_kind(device)
+    default = _default_rates() if kind is None else nominal_rates(kind)
     try:
-        return from_json(json.loads(path().read_text()))
+        return from_json(json.loads(path(kind).read_text()))
     except FileNotFoundError:
         return default
     except (OSError, ValueError, KeyError, TypeError):
-        problem = f"{default.source}, because {path()} cannot be read"
+        problem = f"{default.source}, because {path(kind)} cannot be read"
         return dataclasses.replace(default, source=problem)
 
 
@@ -77,9 +82,9 @@ def _default_rates() -> Rates:
     return rates.faster(cores() / 2, keep=("memory", "operation"))
 
 
-def store(rates: Rates) -> Path:
+def store(rates: Rates, gpu: str | None = None) -> Path:
     """Writes the file whole or not at all; an `OSError` says which folder it needs."""
-    file = path()
+    file = path(gpu)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.stem, suffix=".new")

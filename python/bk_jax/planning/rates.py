@@ -126,7 +126,13 @@ def from_json(found: Any) -> Rates:
     for field in names():
         value = found[field]
         values[field] = _table(value) if field in TABLES else _positive(value)
-    return Rates(source=str(found["source"]), is_measured=True, **values)
+    device = found.get("device")
+    return Rates(
+        source=str(found["source"]),
+        is_measured=True,
+        device=None if device is None else Device(**device),
+        **values,
+    )
 
 
 def _table(found: Any) -> Table:
