@@ -60,6 +60,8 @@ def add_grid_noise(
     if manual:
         draw = functools.partial(ops.discrete_gaussian, key=words, bits=bits)
         return [_to_part(draw, total, i, manual) for i, total in enumerate(sums)]
+    if not is_cut():
+        return ops.discrete_gaussians(sums, words, bits=bits)
     return [_add_integers(total, words, stream=i, bits=bits) for i, total in enumerate(sums)]
 
 

@@ -16,7 +16,7 @@ from bk_jax.ops.conv_norm import conv_norm
 from bk_jax.ops.conv_patches import Window, conv_patches, conv_rows
 from bk_jax.ops.conv_sum import conv_sum
 from bk_jax.ops.direct_norm import direct_norm
-from bk_jax.ops.discrete_gaussian import discrete_gaussian
+from bk_jax.ops.discrete_gaussian import discrete_gaussian, discrete_gaussians
 from bk_jax.ops.embedding_norm import embedding_norm
 from bk_jax.ops.gaussian import gaussian
 from bk_jax.ops.gaussians import gaussians
@@ -42,6 +42,7 @@ __all__ = [
     "conv_sum",
     "direct_norm",
     "discrete_gaussian",
+    "discrete_gaussians",
     "embedding_norm",
     "gaussian",
     "gaussians",

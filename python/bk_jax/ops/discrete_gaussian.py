@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bk_jax.ops._gaussian_pieces import PIECES, survival_words
 from bk_jax.ops.chacha import GRID, chacha_blocks, check_key
@@ -63,6 +64,7 @@ def discrete_gaussian(
       whole: shape of that array.
 
     >>> import jax.numpy as jnp
+    import numpy as np
     >>> key = jnp.arange(8, dtype=jnp.uint32)
     >>> noise = discrete_gaussian(jnp.zeros((2, 3), jnp.int32), key, bits=8)
     >>> row = discrete_gaussian(jnp.zeros((1, 3), jnp.int32), key, bits=8, start=[1, 0], whole=[2, 3])
@@ -76,23 +78,53 @@ def discrete_gaussian(
             f"discrete_gaussian expects int32 and {LEAST_BITS} <= bits <= {MOST_BITS}, got {x.dtype} "
             f"and bits={bits}."
         )
-    return _add(x, key, start, jnp.uint32(stream), tuple(whole), bits)
+    place = Place(*positions(x.shape, start, tuple(whole)), _full(stream, x.shape))
+    return x + _noise(key, place, bits)
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5))
-def _add(
-    x: jax.Array, key: jax.Array, start: jax.Array, stream: Any, whole: tuple[int, ...], bits: int
-) -> jax.Array:
-    if x.size == 0:
-        return x
-    high, low = (part.reshape(-1) for part in positions(x.shape, start, whole))
-    draw = functools.partial(_values, key, stream, bits)
-    if x.size <= CHUNK:
-        return x + draw(high, low).reshape(x.shape)
-    extra = -x.size % CHUNK
-    chunks = [jnp.pad(part, (0, extra)).reshape(-1, CHUNK) for part in (high, low)]
-    noise = jax.lax.map(lambda place: draw(*place), tuple(chunks))
-    return x + noise.reshape(-1)[: x.size].reshape(x.shape)
+def discrete_gaussians(
+    arrays: Sequence[jax.Array], key: jax.Array, *, bits: int
+) -> list[jax.Array]:
+    """The same for many arrays, in one program; array number `i` draws from stream `i`."""
+    check_key("discrete_gaussians", key)
+    if not arrays:
+        return []
+    wholes = [
+        Place(*positions(x.shape, jnp.zeros(x.ndim, jnp.int32), x.shape), _full(i, x.shape))
+        for i, x in enumerate(arrays)
+    ]
+    flat = [jax.tree_util.tree_map(jnp.ravel, place) for place in wholes]
+    noise = _noise(key, Place(*map(jnp.concatenate, zip(*flat, strict=True))), bits)
+    ends = np.cumsum([x.size for x in arrays])[:-1]
+    parts = jnp.split(noise, ends)
+    return [x + part.reshape(x.shape) for x, part in zip(arrays, parts, strict=True)]
+
+
+class Place(NamedTuple):
+    """Where values stand: the position in 64 bits, and the stream."""
+
+    high: jax.Array
+    low: jax.Array
+    stream: jax.Array
+
+
+def _full(stream: int, shape: Sequence[int]) -> jax.Array:
+    return jnp.full(tuple(shape), stream, jnp.uint32)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _noise(key: jax.Array, place: Place, bits: int) -> jax.Array:
+    """The noise at each place, a chunk at a time."""
+    shape = place.low.shape
+    size = math.prod(shape)
+    draw = functools.partial(_values, key, bits)
+    if size == 0:
+        return jnp.zeros(shape, jnp.int32)
+    flat = jax.tree_util.tree_map(jnp.ravel, place)
+    if size <= CHUNK:
+        return draw(flat).reshape(shape)
+    cut = [jnp.pad(part, (0, -size % CHUNK)).reshape(-1, CHUNK) for part in flat]
+    return jax.lax.map(draw, Place(*cut)).reshape(-1)[:size].reshape(shape)
 
 
 def positions(
@@ -119,41 +151,41 @@ class _Tried(NamedTuple):
     accepted: jax.Array
 
 
-def _values(key: jax.Array, stream: Any, bits: int, high: jax.Array, low: jax.Array) -> jax.Array:
-    """The noise at these positions: attempts at all, then at those that were rejected."""
-    attempt = functools.partial(_attempt, key, stream, bits)
-    first = attempt(high, low, jnp.zeros_like(low))
-    few = min(RETRIED, low.size)
+def _values(key: jax.Array, bits: int, place: Place) -> jax.Array:
+    """The noise at these places: attempts at all, then at those that were rejected."""
+    attempt = functools.partial(_attempt, key, bits)
+    number = jnp.zeros_like(place.low)
+    size, few = number.size, min(RETRIED, number.size)
 
     def again(state: tuple[_Tried, jax.Array]) -> tuple[_Tried, jax.Array]:
         so_far, tries = state
-        (chosen,) = jnp.nonzero(~so_far.accepted, size=few, fill_value=low.size)
-        where = {"mode": "fill", "fill_value": 0}
-        numbers = tries.at[chosen].get(**where) + 1
-        found = attempt(high.at[chosen].get(**where), low.at[chosen].get(**where), numbers)
+        (chosen,) = jnp.nonzero(~so_far.accepted, size=few, fill_value=size)
+        *there, numbers = (
+            each.at[chosen].get(mode="fill", fill_value=0) for each in (*place, tries)
+        )
+        numbers = numbers + 1
+        found = attempt(Place(*there), numbers)
         put = [old.at[chosen].set(new, mode="drop") for old, new in zip(so_far, found, strict=True)]
         return _Tried(*put), tries.at[chosen].set(numbers, mode="drop")
 
-    state = (first, jnp.zeros_like(low))
+    state = (attempt(place, number), number)
     (done, _) = jax.lax.while_loop(lambda state: ~jnp.all(state[0].accepted), again, state)
     return done.value
 
 
-def _attempt(
-    key: jax.Array, stream: Any, bits: int, high: jax.Array, low: jax.Array, number: jax.Array
-) -> _Tried:
-    """Attempt `number` at the values of these positions."""
+def _attempt(key: jax.Array, bits: int, place: Place, number: jax.Array) -> _Tried:
+    """Attempt `number` at the values of these places."""
 
     def block(step: int | jax.Array) -> jax.Array:
         tag = GRID | (jnp.asarray(step, jnp.uint32) << STEP_SHIFT) | (number << TRY_SHIFT)
-        return chacha_blocks(key, low, high, stream=stream, domain=tag)
+        return chacha_blocks(key, place.low, place.high, stream=place.stream, domain=tag)
 
     words = block(0)
     inside = bits - LEAST_BITS
     piece = _piece(words[:4])
-    place = (words[4] >> 1) & jnp.uint32((1 << inside) - 1)
-    size = (piece << inside) | place
-    short = _product(place, 2 * size - place)
+    beyond = (words[4] >> 1) & jnp.uint32((1 << inside) - 1)
+    size = (piece << inside) | beyond
+    short = _product(beyond, 2 * size - beyond)
     is_negative = words[4] & 1 == 1
     length = _run_length(words, block, short, bits)
     accepted = (length % 2 == 0) & ~(is_negative & (size == 0))
