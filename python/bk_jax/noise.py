@@ -14,7 +14,8 @@ trying keys. It depends on nothing else, so method, microbatches, threads and de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -49,6 +50,19 @@ def add_noise(
         noisy[i] if i in noisy else _add(total, words, deviations[dtype], stream=i)
         for i, (total, dtype) in enumerate(zip(sums, dtypes, strict=True))
     ]
+
+
+def add_grid_noise(
+    sums: Sequence[jax.Array], key: Any, bits: int, manual: Manual = NOT_MANUAL
+) -> list[jax.Array]:
+    """Adds discrete Gaussians of deviation `2^bits` to int32 sums, modulo 2^32; streams as above."""
+    words = own_words(key, sums)
+    if manual:
+        draw = functools.partial(ops.discrete_gaussian, key=words, bits=bits)
+        return [_to_part(draw, total, i, manual) for i, total in enumerate(sums)]
+    if not is_cut():
+        return ops.discrete_gaussians(sums, words, bits=bits)
+    return [_add_integers(total, words, stream=i, bits=bits) for i, total in enumerate(sums)]
 
 
 def _add_together(sums: Sequence[jax.Array], words: jax.Array, stddev: Any) -> dict[int, jax.Array]:
@@ -92,13 +106,19 @@ def _add_to_part(
     total: jax.Array, words: jax.Array, stddev: Any, stream: int, manual: Manual
 ) -> jax.Array:
     """The noise of this device's part inside a `shard_map`."""
+    draw = functools.partial(_draw, words=words, stddev=stddev)
+    return _to_part(draw, total, stream, manual)
+
+
+def _to_part(
+    draw: Callable[..., jax.Array], total: jax.Array, stream: int, manual: Manual
+) -> jax.Array:
     found = place(manual, total)
     if found is None:
-        return _draw(total, words, stddev, stream=stream)
+        return draw(total, stream=stream)
     start, whole = found
     part = total.reshape(total.shape or (1,))
-    noisy = _draw(part, words, stddev, stream=stream, start=start, whole=whole)
-    return noisy.reshape(total.shape)
+    return draw(part, stream=stream, start=start, whole=whole).reshape(total.shape)
 
 
 def _labels(total: jax.Array) -> list[str]:
@@ -116,13 +136,29 @@ def _add(
     shards: Shards, part: jax.Array, words: jax.Array, stddev: jax.Array, *, stream: int
 ) -> jax.Array:
     """Each device makes the noise of its own part, from the places of that part in the whole array."""
+    return _draw(part, words, stddev, stream=stream, **_where(shards, part))
+
+
+def _integer_rule(total: jax.Array, words: jax.Array, *, stream: int, bits: int) -> Rule:
+    labels = " ".join(_labels(total))
+    return Rule((labels, "k"), (labels,), frozenset({"k"}))
+
+
+@sharded(_integer_rule)
+def _add_integers(
+    shards: Shards, part: jax.Array, words: jax.Array, *, stream: int, bits: int
+) -> jax.Array:
+    return ops.discrete_gaussian(part, words, bits=bits, stream=stream, **_where(shards, part))
+
+
+def _where(shards: Shards, part: jax.Array) -> dict[str, Any]:
+    """Where a device's part lies in the whole array, if it is a part."""
     labels = _labels(part)
     if not shards.over(*labels):
-        return _draw(part, words, stddev, stream=stream)
+        return {}
     sizes = list(zip(labels, part.shape, strict=True))
     start = jnp.stack([jnp.asarray(shards.start(*size), jnp.int32) for size in sizes])
-    whole = tuple(length * shards.count(label) for label, length in sizes)
-    return _draw(part, words, stddev, stream=stream, start=start, whole=whole)
+    return {"start": start, "whole": tuple(n * shards.count(label) for label, n in sizes)}
 
 
 def _draw(part: jax.Array, words: jax.Array, stddev: Any, **where: Any) -> jax.Array:

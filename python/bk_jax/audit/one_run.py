@@ -48,12 +48,11 @@ def one_run_epsilon(
         within the one confidence.
       confidence: the probability that the bound holds.
     """
-    values, flips = _checked(scores, included)
-    tried = _numbers_of_guesses(len(values)) if guesses is None else [guesses]
+    values, flips, tried = checked_guesses(scores, included, guesses)
     risk = (1 - confidence) / len(tried)
     return max(
         guesses_epsilon(
-            _right(values, flips, number),
+            right_guesses(values, flips, number),
             number,
             canaries=len(values),
             delta=delta,
@@ -104,7 +103,7 @@ def chance_of_guesses(
     return float(min(chance, 1.0))
 
 
-def _right(scores: np.ndarray, included: np.ndarray, guesses: int) -> int:
+def right_guesses(scores: np.ndarray, included: np.ndarray, guesses: int) -> int:
     """How many guesses are right: the larger half of them is for canaries that are in."""
     if not 1 <= guesses <= len(scores):
         raise ValueError(f"guesses must be between 1 and {len(scores)}, got {guesses}.")
@@ -123,6 +122,14 @@ def _numbers_of_guesses(canaries: int) -> list[int]:
     while numbers[-1] // 2 >= FEWEST_GUESSES:
         numbers.append(numbers[-1] // 2)
     return numbers
+
+
+def checked_guesses(
+    scores: Any, included: Any, guesses: int | None
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Scores, coin flips, and the numbers of guesses to try."""
+    values, flips = _checked(scores, included)
+    return values, flips, _numbers_of_guesses(len(values)) if guesses is None else [guesses]
 
 
 def _checked(scores: Any, included: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Mechanisms beside independent noise: noise that is correlated over steps, and adaptive clipping.
+"""Mechanisms beside independent noise: correlated over steps, on a grid, with adaptive clipping.
 
     noise = mechanisms.BandedInverse.square_root(bands=8)
     participation = mechanisms.MinSeparation(steps=1000, separation=100)
@@ -9,6 +9,7 @@ Each says what it stores, and which event of `dp_accounting` a run with it is. d
 
 from bk_jax.mechanisms.adam_bc import adam_bc
 from bk_jax.mechanisms.adaptive_clipping import AdaptiveClipping
+from bk_jax.mechanisms.grid import GridRelease, on_grid
 from bk_jax.mechanisms.noise import (
     BandedInverse,
     BandedToeplitz,
@@ -33,10 +34,12 @@ __all__ = [
     "CorrelatedRelease",
     "CyclicPoisson",
     "FixedEpochs",
+    "GridRelease",
     "MinSeparation",
     "Participation",
     "SingleParticipation",
     "adam_bc",
     "correlated",
+    "on_grid",
     "recent_keys",
 ]

@@ -16,6 +16,7 @@ from bk_jax.ops.conv_norm import conv_norm
 from bk_jax.ops.conv_patches import Window, conv_patches, conv_rows
 from bk_jax.ops.conv_sum import conv_sum
 from bk_jax.ops.direct_norm import direct_norm
+from bk_jax.ops.discrete_gaussian import discrete_gaussian, discrete_gaussians
 from bk_jax.ops.embedding_norm import embedding_norm
 from bk_jax.ops.gaussian import gaussian
 from bk_jax.ops.gaussians import gaussians
@@ -40,6 +41,8 @@ __all__ = [
     "conv_rows",
     "conv_sum",
     "direct_norm",
+    "discrete_gaussian",
+    "discrete_gaussians",
     "embedding_norm",
     "gaussian",
     "gaussians",

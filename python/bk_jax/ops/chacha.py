@@ -28,7 +28,7 @@ GROUP_WORDS = 256
 BLOCKS_PER_GROUP = 16
 
 # What words are for. Domains of one key share no block, so noise never equals a user's draws.
-BITS, SPLIT, FOLD_IN, SEED, NOISE = 1, 2, 3, 4, 5
+BITS, SPLIT, FOLD_IN, SEED, NOISE, GRID = 1, 2, 3, 4, 5, 6
 
 
 def chacha_bits(key: jax.Array, count: int, *, stream: int, domain: int) -> jax.Array:

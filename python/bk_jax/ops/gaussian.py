@@ -234,14 +234,14 @@ def _row_positions(rows: _Rows, start: jax.Array) -> tuple[jax.Array, jax.Array]
         at = jnp.broadcast_to(start[axis].astype(jnp.uint32), rows.number)
         if axis < len(rows.leading):
             at = at + jnp.asarray(index[axis], jnp.uint32)
-        product_high, product_low = _multiply(at, stride & 0xFFFFFFFF)
+        product_high, product_low = multiply_wide(at, stride & 0xFFFFFFFF)
         low = low + product_low
         carry = (low < product_low).astype(jnp.uint32)
         high = high + product_high + at * jnp.uint32(stride >> 32) + carry
     return high, low
 
 
-def _multiply(x: jax.Array, c: int) -> tuple[jax.Array, jax.Array]:
+def multiply_wide(x: jax.Array, c: int) -> tuple[jax.Array, jax.Array]:
     """High and low half of the 64-bit product of `x` and a constant below 2^32."""
     x0, x1 = x & 0xFFFF, x >> 16
     c0, c1 = jnp.uint32(c & 0xFFFF), jnp.uint32(c >> 16)

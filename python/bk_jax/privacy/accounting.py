@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bk_jax._extras import require
+from bk_jax.mechanisms.grid import WHOLE_ORDERS
 
 if TYPE_CHECKING:
     from bk_jax.privacy.privacy_plan import PrivacyPlan
@@ -42,6 +43,8 @@ def accountant(plan: PrivacyPlan) -> Any:
     relation = dp.NeighboringRelation[plan.neighboring_relation.upper()]
     if plan.accountant == "rdp":
         return dp.rdp.RdpAccountant(neighboring_relation=relation)
+    if plan.accountant == "rdp_whole":
+        return dp.rdp.RdpAccountant(WHOLE_ORDERS, neighboring_relation=relation)
     return dp.pld.PLDAccountant(relation, value_discretization_interval=plan.pld_interval)
 
 

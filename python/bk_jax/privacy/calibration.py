@@ -51,7 +51,7 @@ def plan(
       l2_clip_norm: see `PrivacyPlan`. Epsilon does not depend on it.
       max_batch_size: a number, `None` for batches of any size, or `"auto"` for the smallest
         multiple of 8 at which truncation costs next to nothing.
-      accountant: `"pld"` or `"rdp"`.
+      accountant: `"pld"`, `"rdp"` or `"rdp_whole"`; see `PrivacyPlan`.
       neighboring_relation: see `PrivacyPlan`.
     """
     target = checks.positive("target_epsilon", target_epsilon)

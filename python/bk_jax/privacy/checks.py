@@ -17,7 +17,7 @@ __all__ = [
     "whole_number",
 ]
 
-ACCOUNTANTS = ("pld", "rdp")
+ACCOUNTANTS = ("pld", "rdp", "rdp_whole")
 
 
 def delta(value: Any, num_examples: int) -> float:
@@ -56,7 +56,7 @@ def max_batch_size(value: Any, expected: float) -> int:
 
 def supported(accountant: str, relation: str, truncated: bool) -> None:
     """Renyi accounting covers Poisson batches of any size, and records added or removed."""
-    if accountant != "rdp":
+    if accountant == "pld":
         return
     if truncated:
         raise ValueError(

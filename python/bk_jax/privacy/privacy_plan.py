@@ -32,7 +32,8 @@ class PrivacyPlan:
       max_batch_size: `None`: batches may have any size. A number: a larger batch is cut to a
         uniformly random subset of this size ("truncated Poisson"), which costs a little epsilon and
         is accounted for.
-      accountant: `"pld"` (tight) or `"rdp"`, both from `dp_accounting`.
+      accountant: `"pld"` (tight), `"rdp"`, or `"rdp_whole"`: Renyi accounting at whole orders only,
+        which also covers noise on a grid (`bk_jax.mechanisms.on_grid`). All from `dp_accounting`.
       neighboring_relation: how one record differs between two data sets that must look alike:
         `"add_or_remove_one"`, `"replace_one"` or `"replace_special"` (by an empty record), or one
         of `dp_accounting.NeighboringRelation`; stored as the name.

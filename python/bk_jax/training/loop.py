@@ -18,7 +18,8 @@ from bk_jax.privacy import CorrelatedPlan, Ledger, Step, checks, open_ledger
 from bk_jax.privacy.plans import Plan
 from bk_jax.sampling import Loader, Sampler, sampler_of
 from bk_jax.sampling.planned import Nobody
-from bk_jax.training import correlated, history, steps
+from bk_jax.training import correlated, history, on_grid, steps
+from bk_jax.training.canaries import Audit, Canaries, Observer, Without
 from bk_jax.training.checkpoints import Checkpoints, place_of_latest
 from bk_jax.training.history import Point
 from bk_jax.training.interrupt import asked_to_stop
@@ -40,6 +41,7 @@ class Result(NamedTuple):
       stopped: `"budget"` when no step of the plan is left, `"stop_at_epsilon"` when steps are left
         but the next one would exceed that limit, `"interrupted"` when someone asked to stop.
       history: points along the way. Their losses and clipped shares are NOT PRIVATE.
+      audit: what canaries show, if there are any. NOT PRIVATE.
     """
 
     params: Any
@@ -48,6 +50,7 @@ class Result(NamedTuple):
     epsilon: float
     stopped: str
     history: list[Point]
+    audit: Audit | None = None
 
 
 def fit(
@@ -69,6 +72,8 @@ def fit(
     key: jax.Array | None = None,
     console: Any = None,
     loss_kwargs: Mapping[str, Any] | None = None,
+    audit: Canaries | None = None,
+    grid_bits: int | None = None,
     **options: Any,
 ) -> Result:
     """Trains privately until the budget is spent, resuming where an earlier call stopped.
@@ -103,6 +108,10 @@ def fit(
       console: a `rich.console.Console` to print on.
       loss_kwargs: further keyword arguments of `loss_fn`, the same at every step, such as
         `{"frozen": params}` for the losses of `bk_jax.peft`. They are not part of a checkpoint.
+      audit: canaries that are put among the data, each by a coin flip; the plan's `num_examples`
+        counts all of them. `result.audit` then has a lower bound of epsilon beside what was spent.
+      grid_bits: noise on a grid of this fineness (`bk_jax.mechanisms.on_grid`), with
+        `physical_batch_size` and a plan whose accountant is `"rdp_whole"`.
       **options: further options of `dp_value_and_grad`, such as `clipping`, `keep_batch_dim`,
         `method`, `microbatch_size`, or `l2_clip_norm` per group of parameters. Pass `prng_argnum=2`
         for a loss with dropout, `loss_fn(params, batch, key)`: every example of every step gets its
@@ -130,9 +139,11 @@ def fit(
     every = report_every if report_every is not None else max(1, plan.steps // REPORTS)
     checks.whole_number("report_every", every, 1)
     limit = steps_within(plan, stop_at_epsilon)
+    data = data if audit is None else audit.added_to(data)
     nobody = Loader(data, Nobody.of(plan), physical_batch_size)
     grad_fn = steps.make_grad_fn(loss_fn, plan, options, loss_kwargs or ())
     private = plan.release(grad_fn) if isinstance(plan, CorrelatedPlan) else None
+    grid = None if grid_bits is None else on_grid.check_grid(plan, grad_fn, grid_bits)
     state = steps.initial_state(optimizer, params, private)
     fixed = jax.device_put(dict(loss_kwargs or {}))
     folder = Path(directory)
@@ -147,16 +158,26 @@ def fit(
         points = history.load(folder / "history.json", reached)
         target = (stop_at_epsilon or plan.epsilon()) if plot else None
         recorder = Recorder(plan, folder, points, evaluate, progress, target)
-        taking = _take_step(private, grad_fn, optimizer, fixed, physical_batch_size)
-        run = Run(ledger, nobody, taking, private, checkpoints, recorder)
+        if grid is not None:
+            taking = on_grid.grid_step(grid, optimizer, fixed)
+        else:
+            taking = _take_step(private, grad_fn, optimizer, fixed, physical_batch_size)
+        observer = None
+        if audit is not None:
+            observer = Observer(audit, audit.flips(ledger), grad_fn, state.params, fixed)
+        run = Run(ledger, nobody, taking, private, checkpoints, recorder, observer)
         state = run.go(checkpoints.restore(state), reached, limit, checkpoint_every, every)
         stopped = _reason(ledger.steps, limit, plan)
         progress.line(
             f"{stopped} after {ledger.steps} of {plan.steps} steps: "
             f"epsilon {ledger.epsilon():.3g} at delta {plan.delta:g}"
         )
-        found = (state.params, state.optimizer_state)
-        return Result(*found, ledger.steps, ledger.epsilon(), stopped, recorder.points)
+        found = (state.params, state.optimizer_state, ledger.steps, ledger.epsilon(), stopped)
+        if observer is None:
+            return Result(*found, recorder.points)
+        shown = observer.result(state.params, ledger.epsilon(), plan.delta)
+        progress.line(shown.describe())
+        return Result(*found, recorder.points, shown)
 
 
 def steps_within(plan: Plan, epsilon: float | None) -> int:
@@ -209,6 +230,7 @@ class Run:
     private: CorrelatedRelease | None
     checkpoints: Checkpoints
     recorder: Recorder
+    observer: Observer | None = None
 
     def go(
         self, state: State, reached: int, limit: int, checkpoint_every: int, report_every: int
@@ -225,7 +247,10 @@ class Run:
             try:
                 while reached < limit and not stop():
                     step = self._take()
+                    before = state.params
                     state, seen = self.take_step(state, self._loader(sampler_at, step), step)
+                    if self.observer is not None:
+                        self.observer.step(before, state.params)
                     reached = ledger.steps
                     recorder.step(reached, seen)
                     if reached % checkpoint_every == 0:
@@ -251,7 +276,10 @@ class Run:
         return correlated.take(self.ledger, self.private.noise.keys_needed)
 
     def _loader(self, sampler_at: Callable[[int], Sampler], step: Step) -> Loader:
-        return dataclasses.replace(self.nobody, sampler=sampler_at(step.number))
+        sampler = sampler_at(step.number)
+        if self.observer is not None:
+            sampler = Without(sampler, self.observer.included)
+        return dataclasses.replace(self.nobody, sampler=sampler)
 
     def _save(self, state: State) -> None:
         self.checkpoints.save(state, self.ledger.checkpoint())
