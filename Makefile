@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program wheel wheel-cuda lock clean
+.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program docs wheel wheel-cuda lock clean
 
 help: ## list the targets
 	@echo "usage: make <target>"
@@ -80,6 +80,9 @@ bench-check: setup ## compare a few ratios with the stored ones; fails if a priv
 PROGRAM := kernels:kernels_benchmark
 bench-program: setup ## run one benchmark; PROGRAM=ops:dense_benchmark BENCH="--budget 1" selects
 	@$(BAZEL_RUN) //benchmarks/$(PROGRAM) -- $(BENCH)
+
+docs: setup ## build the site into build/docs/html, in an environment of its own (.venv-docs, 1 GB); DOCS=--shots adds pictures
+	@$(PY) tools/docs.py $(DOCS)
 
 wheel: setup ## build a wheel into dist/, install it into a new environment and use it there
 	@tools/check_wheel.sh

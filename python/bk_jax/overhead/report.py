@@ -21,6 +21,9 @@ class StepMemory:
     """Bytes of a step as XLA reports them; `total` is arguments, results and temporaries.
 
     XLA's peak is not used: on the CPU it leaves temporaries out.
+
+    >>> StepMemory(temporary=1 << 20, total=3 << 20).total - (1 << 20)
+    2097152
     """
 
     temporary: int
@@ -33,6 +36,10 @@ class Row:
 
     `predicted` and `measured` are what privacy adds (negative: saves). Seconds are those of
     profiled steps, None where the profiler saw no operations. `extra_flops` is what `explain` says.
+
+    >>> row = Row("kernel", "parameter", "ghost", 1000, 0.02, 0.010, 0.011, 0.1)
+    >>> f"{row.name} takes {row.private / row.plain:.2f} times as long"
+    'kernel takes 1.10 times as long'
     """
 
     name: str
@@ -47,7 +54,16 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Tax:
-    """What `bk_jax.tax` found. Ratios are private over plain: 1.0 means that privacy is free."""
+    """What `bk_jax.tax` found. Ratios are private over plain: 1.0 means that privacy is free.
+
+    >>> from bk_jax.overhead import Timing
+    >>> same, slower = Timing(0.1, 1.0, 0.99, 1.01, 9), Timing(0.11, 1.1, 1.09, 1.11, 9)
+    >>> rows = (Row("a/kernel", "parameter", "ghost", 1000, 0.05, 0.05, 0.06, 0.1),)
+    >>> report = Tax(
+    ...     "auto", 8, "cpu", 1.0, 0.1, slower, slower, same, None, None, 1.1, 1.05, rows, 3, "")
+    >>> report.ratio, report.grouped().rows[0].name
+    (1.1, 'a')
+    """
 
     method: str
     batch_size: int
