@@ -10,10 +10,11 @@ from typing import Any
 from bk_jax._extras import require
 from bk_jax.hlo.table import si, table
 from bk_jax.overhead.timing import Timing
+from bk_jax.palette import INK, LINE, PRIVATE
 
 OUTSIDE = "outside of operations"
 PRINTED, DRAWN = 40, 24  # parameters in a table and in a picture; the others are summed in one row
-COLOUR, INK = "#1f6f8b", "#333333"
+COLOUR = PRIVATE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +125,17 @@ class Tax:
         names = ("ratio", "temporary_ratio", "total_ratio", "profiled_ratio")
         ratios = {name: getattr(self, name) for name in names}
         return json.dumps({**ratios, **dataclasses.asdict(self)}, indent=1)
+
+    def html(self) -> str:
+        """The report with bars and colours as a page in one file."""
+        from bk_jax.overhead.report_page import report_table
+
+        return report_table(self).page()
+
+    def _repr_html_(self) -> str:
+        from bk_jax.overhead.report_page import report_table
+
+        return report_table(self).fragment()
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """A matplotlib figure of the report; saved to `path` if given."""
@@ -301,6 +313,6 @@ def _quiet(axes: Any) -> None:
     """Removes everything that carries no meaning."""
     axes.invert_yaxis()
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.grid(axis="x", color="#e8e8e8", linewidth=0.8)
+    axes.grid(axis="x", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=INK, length=0, labelsize=8)
+    axes.tick_params(colors=INK, length=0, labelsize=10)
