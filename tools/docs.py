@@ -1,11 +1,12 @@
 """Builds the site into build/docs/html, in an environment of its own: .venv-docs.
 
-    python tools/docs.py [--stage] [--shots] [--here]
+    python tools/docs.py [--stage] [--shots] [--notebooks] [--here]
 
 Pages are staged first (build/docs/source): those of docs/, those of other folders that they link to, the
 API reference, and the list of errors. Then Sphinx runs; a warning ends the build. `--stage` stops before
 that. `--shots` takes pictures of five pages with Chromium into build/docs/shots, wide and narrow, light
-and dark.
+and dark. `--notebooks` writes the notebooks that Colab opens from their text form. `--here` uses the
+Python that runs this instead of .venv-docs.
 
 BK_JAX_REPOSITORY, such as https://github.com/OWNER/NAME, gives pages a repository button and notebooks
 a Colab button that opens them from there.
@@ -52,10 +53,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--stage", action="store_true", help="write the pages and stop")
     parser.add_argument("--shots", action="store_true", help="pictures of five pages")
+    parser.add_argument("--notebooks", action="store_true", help="write docs/notebooks/*.ipynb anew")
     parser.add_argument("--here", action="store_true", help="use the Python that runs this")
     arguments = parser.parse_args()
     if not arguments.here:
         environments.make_environment(VENV, LOCK)
+    if arguments.notebooks:
+        texts = [str(path) for path in sorted((ROOT / "docs" / "notebooks").glob("*.md"))]
+        run("-m", "jupytext", "--quiet", "--to", "ipynb", *texts)
+        return
     stage_pages()
     run("-m", "docsite.reference", str(SOURCE))
     run("-m", "docsite.errors", str(SOURCE))

@@ -42,7 +42,7 @@ def stage_pages() -> None:
     for path in _documents():
         page = page_of(path)
         if path.suffix == ".md":
-            text, needed = rewritten(path.read_text(), path, page)
+            text, needed = rewritten(with_buttons(path), path, page)
             wanted[page] = text.encode()
             for file in needed:
                 wanted[page_of(file)] = _staged(file)
@@ -56,6 +56,24 @@ def stage_pages() -> None:
         write(SOURCE / page, data)
 
 
+def with_buttons(path: Path) -> str:
+    """The text of a document; below the title of a notebook stand its buttons."""
+    text = path.read_text()
+    if path.parent.name != "notebooks":
+        return text
+    name = f"{path.stem}.ipynb"
+    repository = os.environ.get("BK_JAX_REPOSITORY", "").removeprefix("https://github.com/")
+    colab = "https://colab.research.google.com/"
+    if repository:
+        colab += f"github/{repository}/blob/main/docs/notebooks/{name}"
+    hint = "" if repository else ' title="download the notebook, then choose Upload there"'
+    buttons = (
+        f'<div class="bk-buttons"><a href="{colab}"{hint}>Open in Colab</a>'
+        f'<a href="../_static/notebooks/{name}" download>Download notebook</a></div>'
+    )
+    return re.sub(r"^(# .*)$", rf"\1\n\n{buttons}", text, count=1, flags=re.MULTILINE)
+
+
 def write(path: Path, data: bytes) -> None:
     """Writes a file if that changes it."""
     if not path.exists() or path.read_bytes() != data:
@@ -66,7 +84,7 @@ def write(path: Path, data: bytes) -> None:
 def _documents() -> Iterator[Path]:
     for path in sorted((ROOT / "docs").rglob("*")):
         hidden = any(part.startswith((".", "__pycache__")) for part in path.parts)
-        if path.is_file() and not hidden and path.suffix not in (".ipynb", ".pyc"):
+        if path.is_file() and not hidden and path.suffix != ".pyc":
             yield path
     yield from (ROOT / name for name in ELSEWHERE if (ROOT / name).exists())
 
@@ -78,6 +96,8 @@ def page_of(path: Path) -> Path:
         return Path(ELSEWHERE[name.as_posix()])
     if name.as_posix() == "README.md":
         return Path("index.md")
+    if path.suffix == ".ipynb":
+        return Path("_static", "notebooks", path.name)
     if name.parts[0] == "docs":
         return name.relative_to("docs")
     if path.suffix in (".png", ".svg"):
