@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program gpu-day wheel wheel-cuda lock clean
+.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program gpu-day docs wheel wheel-cuda lock clean
 
 help: ## list the targets
 	@echo "usage: make <target>"
@@ -83,6 +83,9 @@ bench-program: setup ## run one benchmark; PROGRAM=ops:dense_benchmark BENCH="--
 
 gpu-day: setup ## all that needs a GPU, and one report in out/gpu-day; REHEARSE=1 without one, GPU_DAY="--quick" in an hour
 	@$(PY) -m benchmarks.gpu.day.run $(if $(REHEARSE),--rehearse) $(GPU_DAY)
+
+docs: setup ## build the site into build/docs/html, in an environment of its own (.venv-docs, 1 GB); DOCS=--shots adds pictures
+	@$(PY) tools/docs.py $(DOCS)
 
 wheel: setup ## build a wheel into dist/, install it into a new environment and use it there
 	@tools/check_wheel.sh

@@ -18,12 +18,13 @@ import rich.progress
 import rich.status
 import rich.table
 
+from bk_jax.palette import INK, LINE, PLAIN, PRIVATE
+
 if TYPE_CHECKING:
     from digits import Task
 
 Histories = dict[str, list["Point"]]
-COLOURS = {"private": "#1f6f8b", "not private": "#9a9a9a"}
-INK = "#333333"
+COLOURS = {"private": PRIVATE, "not private": PLAIN}
 
 console = rich.console.Console()
 
@@ -155,7 +156,7 @@ def _quiet(axes: matplotlib.axes.Axes) -> None:
     axes.margins(x=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#bbbbbb")
-    axes.grid(axis="y", color="#e8e8e8", linewidth=0.8)
+    axes.grid(axis="y", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, length=0)
     axes.yaxis.label.set_color(INK)

@@ -15,8 +15,9 @@ import matplotlib.figure
 import rich.console
 import rich.progress
 
-COLOURS = {"private": "#1f6f8b", "not private": "#9a9a9a", "private, by vmap(grad)": "#d1784b"}
-INK = "#333333"
+from bk_jax.palette import INK, OTHER, PLAIN, PRIVATE
+
+COLOURS = {"private": PRIVATE, "not private": PLAIN, "private, by vmap(grad)": OTHER}
 
 console = rich.console.Console()
 

@@ -2,11 +2,12 @@
 
     python tools/lock.py [--upgrade]
 
-requirements.lock is what pyproject.toml declares (dependencies, all extras, build requirements), and
-what [tool.lock] pins there without dependencies; requirements-oldest.lock the oldest JAX that is
+requirements.lock is what pyproject.toml declares (dependencies, extras but docs, build requirements),
+and what [tool.lock] pins there without dependencies; requirements-oldest.lock the oldest JAX that is
 allowed, with what the transform's tests need; requirements-gpu.lock the versions of the first, with
-JAX's CUDA plugin. pip resolves them without installing anything. Without `--upgrade` the versions of
-the present locks are kept where they fit.
+JAX's CUDA plugin; requirements-docs.lock the versions of the first, with what builds the site. pip
+resolves them without installing anything. Without `--upgrade` the versions of the present locks are kept
+where they fit.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ GPU = [
     "pytest",
     "pytest-xdist",
 ]
+DOCS_LOCK = ROOT / "requirements-docs.lock"
+DOCS_EXTRAS = ("docs", "hlo", "train")
+FOLLOWING = (GPU_LOCK, DOCS_LOCK)  # the versions of requirements.lock, where it has them
 PYTHON = "3.11.2"  # Debian 12's; some packages ask for a later 3.11
 HEADER = (
     f"# Written by tools/lock.py for Python {PYTHON}: change pyproject.toml, then run make lock.\n"
@@ -54,14 +58,22 @@ def pyproject() -> dict[str, Any]:
 
 
 def declared() -> list[str]:
-    """Every requirement that pyproject.toml names."""
+    """Every requirement that pyproject.toml names, but for the site's."""
     data = pyproject()
+    extras = data["project"]["optional-dependencies"]
     groups = [
         data["build-system"]["requires"],
         data["project"]["dependencies"],
-        *data["project"]["optional-dependencies"].values(),
+        *(group for name, group in extras.items() if name != "docs"),
     ]
     return sorted({requirement for group in groups for requirement in group})
+
+
+def of_the_site() -> list[str]:
+    """What the site is built with: the package's own requirements, and those of some extras."""
+    project = pyproject()["project"]
+    groups = [project["optional-dependencies"][name] for name in DOCS_EXTRAS]
+    return sorted({r for group in [project["dependencies"], *groups] for r in group})
 
 
 def without_dependencies() -> dict[str, str]:
@@ -70,15 +82,21 @@ def without_dependencies() -> dict[str, str]:
     return dict(pin.split("==") for pin in pins)
 
 
-def resolve(requirements: list[str], constraints: Path | None) -> dict[str, str]:
+def constraints_of(lock: Path, upgrade: bool) -> list[Path]:
+    """The locks whose versions are kept."""
+    kept = [LOCK] if lock in FOLLOWING else []
+    return [*kept, *([lock] if lock.exists() and not upgrade else [])]
+
+
+def resolve(requirements: list[str], constraints: list[Path]) -> dict[str, str]:
     """Asks pip for one set of versions that satisfies all requirements."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch, "report.json")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run"]
         command += ["--ignore-installed", "--report", str(report), *requirements]
         command += ["--python-version", PYTHON, "--only-binary=:all:", "--target", scratch]
-        if constraints is not None:
-            command += ["--constraint", str(constraints)]
+        for path in constraints:
+            command += ["--constraint", str(path)]
         subprocess.run(command, check=True)
         installs = json.loads(report.read_text())["install"]
     found = (item["metadata"] for item in installs)
@@ -89,9 +107,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
     arguments = parser.parse_args()
-    for lock, requirements in ((LOCK, declared()), (OLDEST_LOCK, OLDEST), (GPU_LOCK, GPU)):
-        kept = lock if lock.exists() and not arguments.upgrade else None
-        versions = resolve(requirements, LOCK if lock == GPU_LOCK else kept)
+    wanted = {LOCK: declared(), OLDEST_LOCK: OLDEST, GPU_LOCK: GPU, DOCS_LOCK: of_the_site()}
+    for lock, requirements in wanted.items():
+        versions = resolve(requirements, constraints_of(lock, arguments.upgrade))
         if lock == LOCK:  # before the others, because one of them follows it
             versions |= without_dependencies()
         lock.write_text(HEADER + "".join(f"{n}=={versions[n]}\n" for n in sorted(versions)))

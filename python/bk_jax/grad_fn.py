@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from bk_jax import _compat, validate
 from bk_jax.clip import Clipping, make_clipping
+from bk_jax.first_call import watch
 from bk_jax.fitting import largest_fitting
 from bk_jax.noise import add_noise
 from bk_jax.planning.explain import Explanation, make_explanation
@@ -180,6 +181,7 @@ class DPValueAndGrad:
     def _clipped_sums(
         self, call: Call, is_padding_example: Any, in_order: bool = False
     ) -> ClippedSums:
+        watch()
         parameters, manual = call.parameters, call.manual
         is_padding = vary(_padding(is_padding_example, call.size), manual.examples)
         clipping = self._clipping(parameters)

@@ -22,6 +22,8 @@ import jax.numpy as jnp
 from bk_jax._extras import require
 from bk_jax.ops.noisy_update import MOMENTS, Numbers
 
+__all__ = ["adam", "adamw", "sgd"]
+
 # Where optax keeps the moments, in the first state of a chain.
 FIELDS = {0: (), 1: ("trace",), 2: ("mu", "nu")}
 
@@ -136,7 +138,14 @@ def adam(
     eps_root: Any = 0.0,
     **options: Any,
 ) -> Any:
-    """`optax.adam` with a recipe; the same arguments, from `mu_dtype` on by name."""
+    """`optax.adam` with a recipe; the same arguments, from `mu_dtype` on by name.
+
+    >>> import jax.numpy as jnp
+    >>> optimizer = adam(0.5)
+    >>> updates, state = optimizer.update(jnp.asarray([2.0, -4.0]), optimizer.init(jnp.ones(2)))
+    >>> print([f"{update:.2f}" for update in updates])
+    ['-0.50', '0.50']
+    """
     made = _optax().adam(learning_rate, b1, b2, eps, eps_root, **options)
     return _noted(made, Recipe("adam", learning_rate, b1, b2, eps, eps_root), options)
 
@@ -151,7 +160,14 @@ def adamw(
     weight_decay: Any = 1e-4,
     **options: Any,
 ) -> Any:
-    """`optax.adamw` with a recipe; the same arguments, from `mu_dtype` on by name."""
+    """`optax.adamw` with a recipe; the same arguments, from `mu_dtype` on by name.
+
+    >>> import jax.numpy as jnp
+    >>> optimizer, params = adamw(0.5, weight_decay=0.1), jnp.ones(2)
+    >>> updates, _ = optimizer.update(jnp.asarray([2.0, -4.0]), optimizer.init(params), params)
+    >>> print([f"{update:.2f}" for update in updates])
+    ['-0.55', '0.45']
+    """
     made = _optax().adamw(
         learning_rate, b1, b2, eps, eps_root, weight_decay=weight_decay, **options
     )

@@ -46,6 +46,8 @@ from bk_jax.ops.chacha import (
     chacha_blocks,
 )
 
+__all__ = ["CHACHA20", "key"]
+
 # Below this many words plain JAX is used: it fuses, and it stays parallel under vmap over keys.
 FEW_WORDS = 4 * GROUP_WORDS
 

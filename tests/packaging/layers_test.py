@@ -12,7 +12,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "python" / "bk_jax"
 
 # From the bottom up; what stands in one line does not import each other.
 LAYERS = (
-    ("_extras", "boxes", "checks", "relations", "sources", "hlo"),
+    ("_extras", "boxes", "checks", "first_call", "palette", "relations", "sources"),
+    ("hlo", "webpage"),
     ("_compat", "paths", "prefixes"),
     ("_cuda_module", "_custom_call", "repeated", "sharding"),
     ("_native",),

@@ -16,15 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def read_lock() -> dict[str, str]:
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
+def read_lock(name: str = "requirements.lock") -> dict[str, str]:
+    lines = (ROOT / name).read_text().splitlines()
     pins = (line.split("==") for line in lines if line and not line.startswith("#"))
     return {canonicalize_name(name): version for name, version in pins}
 
 
 def declared_requirements() -> list[Requirement]:
     project = PROJECT["project"]
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    extras = project["optional-dependencies"]
+    groups = [project["dependencies"], *(extras[name] for name in extras if name != "docs")]
     groups.append(PROJECT["build-system"]["requires"])
     groups.append(PROJECT["tool"]["lock"]["without-dependencies"])
     return [Requirement(text) for group in groups for text in group]
@@ -71,6 +72,14 @@ def test_lock_pins_a_fitting_version_of_everything_declared():
         if not requirement.specifier.contains(lock.get(canonicalize_name(requirement.name), "0"))
     ]
     assert wrong == []
+
+
+def test_the_lock_of_the_site_follows_the_lock():
+    site, lock = read_lock("requirements-docs.lock"), read_lock()
+    for text in PROJECT["project"]["optional-dependencies"]["docs"]:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(site[canonicalize_name(requirement.name)])
+    assert {name: site[name] for name in site if name in lock and site[name] != lock[name]} == {}
 
 
 def test_lock_names_the_dependencies_of_what_it_pins():

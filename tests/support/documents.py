@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.md"))
+GENERATED = ("reference/", "errors.md")  # pages that the build of the site writes
 
 # Documents whose Python needs another process than that of the tests, and the test that runs it.
 RUN_ELSEWHERE = {
@@ -18,6 +20,14 @@ RUN_ELSEWHERE = {
 
 def python_blocks(path: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def code_cells(path: Path) -> list[str]:
+    """The code of a text notebook, cell by cell, without the options of cells."""
+    found = re.findall(
+        r"^```\{code-cell\}[^\n]*\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    return [re.sub(r"\A(?::[^\n]*\n)+\n*", "", cell).strip("\n") for cell in found]
 
 
 def run_python(path: Path) -> int:

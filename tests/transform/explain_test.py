@@ -144,6 +144,7 @@ def test_notebook_table_escapes_what_the_user_wrote():
     assert "<td>&lt;w&gt;</td>" in html
     assert "<td><w></td>" not in html
     assert html.count("<tr>") == 2
+    assert "<i style=" in html  # bars
     assert "flop without privacy" in html
 
 

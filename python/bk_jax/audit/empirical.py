@@ -76,6 +76,12 @@ def canary_statistic(
       canary: the row of the canary; the example with the largest gradient reveals most.
       steps: the number of releases.
       kwargs: other keyword arguments of `grad_fn`.
+
+    >>> import bk_jax, jax.numpy as jnp
+    >>> grad_fn = bk_jax.dp_value_and_grad(lambda w, x: jnp.sum(w * x), noise_multiplier=4.0)
+    >>> run = canary_statistic(grad_fn, jnp.zeros(2), jnp.ones((3, 2)))
+    >>> empirical_epsilon(run, trials=200, delta=1e-3, key=bk_jax.random.key(0)) < 1.0
+    True
     """
     size = validate.batch_size(batch)
     is_canary = np.arange(size) == canary

@@ -33,6 +33,12 @@ class Report(NamedTuple):
       moved: the largest distance between neighbouring batches, by relation.
       bounds: what was declared, by relation.
       noise_stddev: the measured standard deviation of the noise, or 0.
+
+    >>> import bk_jax, jax.numpy as jnp
+    >>> grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(w * x))
+    >>> report = assert_sensitivity(grad_fn, jnp.zeros(2), jnp.ones((3, 2)))
+    >>> report.bounds["ADD_OR_REMOVE_ONE"], report.noise_stddev
+    (1.0, 0.0)
     """
 
     moved: dict[str, float]

@@ -16,7 +16,20 @@ from bk_jax.program.shared_data import batch_sized_leaves
 
 
 class AuditError(AssertionError):
-    """A broken promise; the message says what was found and the likely cause."""
+    """A broken promise; the message says what was found and the likely cause.
+
+    >>> import bk_jax, jax.numpy as jnp
+    >>> from bk_jax import audit
+    >>> honest = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(w * x))
+    >>> def doubled(params, batch, **options):
+    ...     value, grads = honest(params, batch, **options)
+    ...     return value, 2 * grads
+    >>> try:
+    ...     audit.assert_sensitivity(doubled, jnp.zeros(2), jnp.ones((3, 2)), bound=1.0)
+    ... except audit.AuditError as error:
+    ...     print("found")
+    found
+    """
 
 
 @dataclasses.dataclass(frozen=True)

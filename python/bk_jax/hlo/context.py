@@ -15,7 +15,11 @@ from bk_jax.hlo.table import printable
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Sizes in bytes below which nothing is reported."""
+    """Sizes in bytes below which nothing is reported.
+
+    >>> Limits(layout=1 << 24).layout
+    16777216
+    """
 
     gradient: int = 0
     layout: int = 1 << 20
@@ -24,7 +28,11 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What a rule found; `level` is error, warning or note."""
+    """What a rule found; `level` is error, warning or note.
+
+    >>> Finding("layout-copy", "warning", "copy.3", ("kernel",), 4096, "a copy").level
+    'warning'
+    """
 
     rule: str
     level: str

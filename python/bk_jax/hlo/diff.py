@@ -23,7 +23,13 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Diff:
-    """All numbers; `changes` omits those that are equal."""
+    """All numbers; `changes` omits those that are equal.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> compare(module, module).changes
+    []
+    """
 
     before: str
     after: str
@@ -48,7 +54,15 @@ class Diff:
 
 
 def compare(before: Module, after: Module) -> Diff:
-    """Totals, memory, custom calls, costs by kind and operation counts of two programs."""
+    """Totals, memory, custom calls, costs by kind and operation counts of two programs.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> larger, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((4, 3)), jnp.ones((3, 5))))
+    >>> changes = compare(module, larger).changes
+    >>> [(c.before, c.after) for c in changes if c.name == "flop"][0]
+    (60, 120)
+    """
     a, b = summarize(before), summarize(after)
     numbers = [
         Change("total", "flop", a.flops, b.flops),

@@ -20,7 +20,15 @@ NEAR, FAR = 8, 5  # instructions in a row: directly connected ones, and those fu
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """Instructions by level (operands above their users) and the edges between them."""
+    """Instructions by level (operands above their users) and the edges between them.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> root = module.computations[module.entry].root
+    >>> graph = neighbourhood(module, root)
+    >>> graph.center == root, graph.left_out
+    (True, 0)
+    """
 
     module: Module
     center: str
@@ -34,6 +42,12 @@ def neighbourhood(module: Module, name: str, depth: int = 2) -> Graph:
 
     The picture is meant to be read at a glance: if there are many neighbours, it shows those with
     the largest results.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> root = module.computations[module.entry].root
+    >>> [len(level) for level in neighbourhood(module, root, depth=1).levels]
+    [2, 1]
     """
     if name not in module.by_name:
         short = [known for known in module.by_name if len(known) < 100]
@@ -83,7 +97,13 @@ def _label(module: Module, instruction: Instruction) -> str:
 
 
 def to_dot(graph: Graph) -> str:
-    """For Graphviz."""
+    """For Graphviz.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> print(to_dot(neighbourhood(module, module.computations[module.entry].root))[:9])
+    digraph {
+    """
     lines = ["digraph {", "  node [shape=box, style=filled, fontname=monospace, fontsize=10];"]
     for name in (name for row in graph.levels for name in row):
         instruction = graph.module.by_name[name]

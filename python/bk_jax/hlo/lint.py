@@ -43,6 +43,13 @@ def check(
       batch_size: examples in the step; read from the clip factors if omitted.
       limits: how many bytes are too many.
       only: names of rules; all by default.
+
+    >>> import bk_jax, bk_jax.hlo, jax, jax.numpy as jnp
+    >>> grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(jnp.tanh(x @ w)))
+    >>> step = jax.jit(grad_fn).lower(jnp.ones((3, 2)), jnp.ones((4, 3)))
+    >>> module, = bk_jax.hlo.load(step)
+    >>> check(module, only=["missing-call"])
+    []
     """
     context = Context.make(module, explanation, batch_size, limits or Limits())
     findings = [found for name in only or RULES for found in RULES[name](context)]
@@ -53,7 +60,12 @@ _LEVELS = ("error", "warning", "note")
 
 
 def fails(findings: Sequence[Finding]) -> bool:
-    """Whether a gate should stay closed: notes alone do no harm."""
+    """Whether a gate should stay closed: notes alone do no harm.
+
+    >>> from bk_jax.hlo import Finding
+    >>> fails([Finding("layout-copy", "note", "copy.1", (), 0, "a copy")])
+    False
+    """
     return any(finding.level != "note" for finding in findings)
 
 

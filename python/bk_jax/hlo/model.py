@@ -18,11 +18,31 @@ BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
 
 class HloError(ValueError):
-    """A file or object that cannot be read as an XLA program; the message says why."""
+    """A file or object that cannot be read as an XLA program; the message says why.
+
+    >>> import bk_jax.hlo
+    >>> try:
+    ...     bk_jax.hlo.load(3)
+    ... except bk_jax.hlo.HloError as error:
+    ...     print(error)
+    expected a path, a jax.stages.Lowered or a jax.stages.Compiled, got int.
+    """
 
 
 class HloWarning(UserWarning):
-    """A file in a folder that was skipped because it cannot be read."""
+    """A file in a folder that was skipped because it cannot be read.
+
+    >>> import pathlib, tempfile, warnings, bk_jax.hlo
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "module_0001.jit_f.txt").write_text("HloModule cut off")
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     try:
+    ...         _ = bk_jax.hlo.load(folder)
+    ...     except bk_jax.hlo.HloError: pass
+    >>> all(issubclass(warning.category, bk_jax.hlo.HloWarning) for warning in found)
+    True
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +93,13 @@ def dtype_bits(dtype: str) -> int:
 
 
 class Instruction(NamedTuple):
-    """One operation. `operands` and `called` are names, unique in the module."""
+    """One operation. `operands` and `called` are names, unique in the module.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> [i.opcode for i in module if i.opcode in ("dot", "custom-call", "fusion")] != []
+    True
+    """
 
     name: str
     opcode: str
@@ -124,7 +150,14 @@ _ATTRIBUTE = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Computation:
-    """A list of instructions, operands first; the root is the result."""
+    """A list of instructions, operands first; the root is the result.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> entry = module.computations[module.entry]
+    >>> entry.root in {instruction.name for instruction in entry.instructions}
+    True
+    """
 
     name: str
     instructions: tuple[Instruction, ...]
@@ -151,7 +184,14 @@ class Place(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Memory:
-    """What XLA's buffer assignment says; `peak` is None where only the sizes are known."""
+    """What XLA's buffer assignment says; `peak` is None where only the sizes are known.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> compiled, = bk_jax.hlo.load(jax.jit(jnp.sin).lower(jnp.ones(3)).compile())
+    >>> compiled.memory.arguments, compiled.memory.outputs  # bytes
+    (12, 12)
+    """
 
     arguments: int
     outputs: int
@@ -164,7 +204,13 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """A program; `stage` says whether it was read after XLA's optimizations."""
+    """A program; `stage` says whether it was read after XLA's optimizations.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> module.name, len(module.by_name) == len(list(module))
+    ('jit_dot', True)
+    """
 
     name: str
     computations: Mapping[str, Computation]

@@ -25,7 +25,14 @@ _HEAD = (
 
 
 def to_svg(graph: Graph) -> str:
-    """A picture: operands above, readers below."""
+    """A picture: operands above, readers below.
+
+    >>> import jax, jax.numpy as jnp, bk_jax.hlo
+    >>> module, = bk_jax.hlo.load(jax.jit(jnp.dot).lower(jnp.ones((2, 3)), jnp.ones((3, 5))))
+    >>> root = module.computations[module.entry].root
+    >>> to_svg(bk_jax.hlo.neighbourhood(module, root)).startswith("<svg")
+    True
+    """
     layout = arrange(graph.levels, graph.edges)
     kinds = sorted({kind(graph.module, graph.module.by_name[name]) for name in layout.corners})
     width = max(layout.width, 110 * len(kinds) + 20)

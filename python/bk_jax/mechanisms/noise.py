@@ -34,7 +34,12 @@ Arrays = Sequence[jax.Array]
 
 
 class CorrelatedNoise(abc.ABC):
-    """One of the kinds above."""
+    """One of the kinds above.
+
+    >>> noise: CorrelatedNoise = BandedInverse((1.0, -0.5))
+    >>> noise.keys_needed, noise.arrays_stored, noise.strategy(3).tolist()
+    (2, 0, [1.0, 0.5, 0.25])
+    """
 
     @property
     @abc.abstractmethod
@@ -189,6 +194,9 @@ class BandedToeplitz(_Banded, _Recursive):
     Attributes:
       coefficients: the first column of `C`, from the diagonal down; such as those of
         `jax_privacy.matrix_factorization.toeplitz.optimize_banded_toeplitz`.
+
+    >>> BandedToeplitz.square_root(3).coefficients
+    (1.0, 0.5, 0.375)
     """
 
     @staticmethod
@@ -233,6 +241,9 @@ class BufferedToeplitz(_Recursive):
     Attributes:
       decays: in (0, 1); `buf_decay` of jax_privacy's `BufferedToeplitz`.
       scales: as many; its `output_scale`.
+
+    >>> BufferedToeplitz(decays=(0.5,), scales=(1.0,)).strategy(4).tolist()
+    [1.0, 1.0, 0.5, 0.25]
     """
 
     decays: tuple[float, ...]

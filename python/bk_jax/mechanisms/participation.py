@@ -103,7 +103,11 @@ class MinSeparation:
 
 @dataclasses.dataclass(frozen=True)
 class FixedEpochs(MinSeparation):
-    """An example takes part at steps exactly `separation` apart: epochs in the same order."""
+    """An example takes part at steps exactly `separation` apart: epochs in the same order.
+
+    >>> FixedEpochs(12, 3).sensitivity(np.asarray([1.0]))
+    2.0
+    """
 
     def _check(self, values: Column) -> None:
         if np.any(values < 0):
@@ -125,6 +129,9 @@ class CyclicPoisson:
       steps: how many steps the run has.
       groups: how many groups there are.
       sampling_probability: the chance that an example of the step's group is in the batch.
+
+    >>> CyclicPoisson(steps=12, groups=3, sampling_probability=0.1).sensitivity(np.asarray([1.0, 0.5]))
+    1.118033988749895
     """
 
     steps: int

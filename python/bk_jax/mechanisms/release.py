@@ -59,7 +59,16 @@ def correlated(
 
 @dataclasses.dataclass(frozen=True)
 class CorrelatedRelease:
-    """What `correlated` returns."""
+    """What `correlated` returns.
+
+    >>> import bk_jax, jax.numpy as jnp
+    >>> from bk_jax import mechanisms
+    >>> grad_fn = bk_jax.dp_value_and_grad(lambda w, x: jnp.sum(w * x), noise_multiplier=2.0)
+    >>> noise = mechanisms.BandedInverse.square_root(2)
+    >>> release = mechanisms.correlated(grad_fn, noise, mechanisms.SingleParticipation(10))
+    >>> round(release.draw_stddev() / release.sensitivity(), 6)
+    2.0
+    """
 
     grad_fn: DPValueAndGrad
     noise: CorrelatedNoise
@@ -129,6 +138,10 @@ def recent_keys(key: jax.Array, step: Any, count: int) -> jax.Array:
       key: one secret key for the whole run, used for nothing else.
       step: number of the step, from 0; may be traced.
       count: `noise.keys_needed`.
+
+    >>> import bk_jax
+    >>> recent_keys(bk_jax.random.key(), step=7, count=3).shape
+    (3,)
     """
     numbers = jnp.maximum(jnp.asarray(step, jnp.int32) - jnp.arange(count), 0)
     return jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)

@@ -18,6 +18,12 @@ def conv_grad(x: jax.Array, g: jax.Array, window: Window) -> tuple[jax.Array, Sq
     """The kernel's gradients `[B, kD, kH, kW, C / groups, O]` and their squared norms `[B]`.
 
     The bound is on the norms of the returned arrays.
+
+    >>> import jax.numpy as jnp
+    >>> x, g = jnp.ones((2, 1, 1, 4, 4, 3)), jnp.ones((2, 1, 1, 2, 2, 5))
+    >>> grads, norms = conv_grad(x, g, Window(kernel=(1, 3, 3)))
+    >>> grads.shape, norms.estimate.shape
+    ((2, 1, 3, 3, 3, 5), (2,))
     """
     x, g = checked("conv_grad", x, g, window)
     dtype = accumulation_dtype(x.dtype)

@@ -24,6 +24,9 @@ class Window:
     """Where pixels meet: output pixel t and kernel offset k, in the dilated input.
 
     That is at `t * stride + k * dilation - low`.
+
+    >>> Window(kernel=(1, 3, 3), low=(0, 1, 1)).stride
+    (1, 1, 1)
     """
 
     kernel: Triple
@@ -68,7 +71,11 @@ def conv_patches(x: jax.Array, out: tuple[int, ...], window: Window) -> jax.Arra
 
 
 def conv_rows(g: jax.Array, groups: int) -> jax.Array:
-    """Output gradients `[B, groups, T, p]`."""
+    """Output gradients `[B, groups, T, p]`.
+
+    >>> conv_rows(jnp.ones((2, 1, 1, 4, 4, 6)), groups=2).shape
+    (2, 2, 16, 3)
+    """
     return _by_group(_split(g, groups), g.shape[0])
 
 

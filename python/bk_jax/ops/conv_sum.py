@@ -18,6 +18,11 @@ def conv_sum(x: jax.Array, factor: jax.Array, g: jax.Array, window: Window) -> j
     """The sum over examples of `factor[i]` times the gradient, `[kD, kH, kW, C / groups, O]`.
 
     An example with factor 0 is not read: a NaN in it does no harm.
+
+    >>> x, g = jnp.ones((2, 1, 1, 4, 4, 3)), jnp.ones((2, 1, 1, 2, 2, 5))
+    >>> total = conv_sum(x, jnp.asarray([1.0, 0.5]), g, Window(kernel=(1, 3, 3)))
+    >>> print(total.shape, total[0, 0, 0, 0, 0])
+    (1, 3, 3, 3, 5) 6.0
     """
     x, g = checked("conv_sum", x, g, window)
     if factor.shape != x.shape[:1]:

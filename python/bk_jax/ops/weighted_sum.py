@@ -30,6 +30,10 @@ def weighted_sums(factor: jax.Array, gradients: Sequence[jax.Array]) -> tuple[ja
     """The same for many arrays of one dtype, in one call.
 
     One example is scaled by XLA, together with the sum that its gradient is added to.
+
+    >>> factor, gradients = jnp.asarray([1.0, 0.5]), [jnp.ones((2, 3)), jnp.ones((2, 1))]
+    >>> print(*weighted_sums(factor, gradients))
+    [1.5 1.5 1.5] [1.5]
     """
     dtype = accumulation_dtype(gradients[0].dtype)
     operands = (factor.astype(dtype), *gradients)

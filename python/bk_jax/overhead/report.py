@@ -10,10 +10,11 @@ from typing import Any
 from bk_jax._extras import require
 from bk_jax.hlo.table import si, table
 from bk_jax.overhead.timing import Timing
+from bk_jax.palette import INK, LINE, PRIVATE
 
 OUTSIDE = "outside of operations"
 PRINTED, DRAWN = 40, 24  # parameters in a table and in a picture; the others are summed in one row
-COLOUR, INK = "#1f6f8b", "#333333"
+COLOUR = PRIVATE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,9 @@ class StepMemory:
     """Bytes of a step as XLA reports them; `total` is arguments, results and temporaries.
 
     XLA's peak is not used: on the CPU it leaves temporaries out.
+
+    >>> StepMemory(temporary=1 << 20, total=3 << 20).total - (1 << 20)
+    2097152
     """
 
     temporary: int
@@ -33,6 +37,10 @@ class Row:
 
     `predicted` and `measured` are what privacy adds (negative: saves). Seconds are those of
     profiled steps, None where the profiler saw no operations. `extra_flops` is what `explain` says.
+
+    >>> row = Row("kernel", "parameter", "ghost", 1000, 0.02, 0.010, 0.011, 0.1)
+    >>> f"{row.name} takes {row.private / row.plain:.2f} times as long"
+    'kernel takes 1.10 times as long'
     """
 
     name: str
@@ -47,7 +55,16 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Tax:
-    """What `bk_jax.tax` found. Ratios are private over plain: 1.0 means that privacy is free."""
+    """What `bk_jax.tax` found. Ratios are private over plain: 1.0 means that privacy is free.
+
+    >>> from bk_jax.overhead import Timing
+    >>> same, slower = Timing(0.1, 1.0, 0.99, 1.01, 9), Timing(0.11, 1.1, 1.09, 1.11, 9)
+    >>> rows = (Row("a/kernel", "parameter", "ghost", 1000, 0.05, 0.05, 0.06, 0.1),)
+    >>> report = Tax(
+    ...     "auto", 8, "cpu", 1.0, 0.1, slower, slower, same, None, None, 1.1, 1.05, rows, 3, "")
+    >>> report.ratio, report.grouped().rows[0].name
+    (1.1, 'a')
+    """
 
     method: str
     batch_size: int
@@ -108,6 +125,17 @@ class Tax:
         names = ("ratio", "temporary_ratio", "total_ratio", "profiled_ratio")
         ratios = {name: getattr(self, name) for name in names}
         return json.dumps({**ratios, **dataclasses.asdict(self)}, indent=1)
+
+    def html(self) -> str:
+        """The report with bars and colours as a page in one file."""
+        from bk_jax.overhead.report_page import report_table
+
+        return report_table(self).page()
+
+    def _repr_html_(self) -> str:
+        from bk_jax.overhead.report_page import report_table
+
+        return report_table(self).fragment()
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """A matplotlib figure of the report; saved to `path` if given."""
@@ -285,6 +313,6 @@ def _quiet(axes: Any) -> None:
     """Removes everything that carries no meaning."""
     axes.invert_yaxis()
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.grid(axis="x", color="#e8e8e8", linewidth=0.8)
+    axes.grid(axis="x", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=INK, length=0, labelsize=8)
+    axes.tick_params(colors=INK, length=0, labelsize=10)

@@ -39,6 +39,14 @@ class Lora:
         `{"block/kernel": {"a": ..., "b": ...}}`.
       scale: the factor of the update, `alpha / rank`.
       skipped: paths that matched but cannot be adapted, with the reason.
+
+    >>> import bk_jax, jax.numpy as jnp
+    >>> from bk_jax import peft
+    >>> params = {"kernel": jnp.ones((4, 3))}
+    >>> tuned = peft.lora(lambda p, x: jnp.sum(x @ p["kernel"]), params, jnp.ones((2, 4)),
+    ...                   match="*", rank=2, key=bk_jax.random.key(0))
+    >>> {path: parts["a"].shape for path, parts in tuned.adapters.items()}
+    {'kernel': (4, 2)}
     """
 
     fun: Callable[..., Any]

@@ -42,7 +42,14 @@ def partition(params: Any, match: Match) -> tuple[Any, Any]:
 
 
 def combine(trainable: Any, frozen: Any) -> Any:
-    """Puts back together what `partition` split."""
+    """Puts back together what `partition` split.
+
+    >>> import jax.numpy as jnp
+    >>> params = {"bias": jnp.zeros(2), "kernel": jnp.ones((3, 2))}
+    >>> trainable, frozen = partition(params, "bias")
+    >>> sorted(combine(trainable, frozen))
+    ['bias', 'kernel']
+    """
 
     def pick(path: Any, one: Any, other: Any) -> Any:
         if one is not None and other is not None:

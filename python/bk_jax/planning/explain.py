@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.palette import INK, ROUTES
 from bk_jax.planning.cost import LayerCost
-from bk_jax.planning.explain_table import Cells, html_table, narrow_table, wide_table
+from bk_jax.planning.explain_table import WIDE, Cells, narrow_table, wide_table
 from bk_jax.planning.flops import count_flops
 from bk_jax.planning.plan import Block, Plan
 from bk_jax.planning.rates import Rates
@@ -19,6 +20,7 @@ from bk_jax.planning.routes import ALLOWED
 from bk_jax.planning.seconds import Both, Prediction
 from bk_jax.program.batching import Fallback
 from bk_jax.program.trace import Leaf, Traced
+from bk_jax.webpage import Column, Table, bar, chip, text
 
 EXPENSIVE_LEAF_BYTES = 1 << 18  # a tapped leaf of this size per example is worth a warning
 
@@ -113,8 +115,37 @@ class Explanation:
         warnings = (f"warning: {text}" for text in self.warnings)
         return [total, seconds, *([moved] if self.fallbacks else []), *warnings]
 
+    def html(self) -> str:
+        """The table with bars and colours as a page in one file; write it anywhere and open it."""
+        return explanation_table(self).page()
+
     def _repr_html_(self) -> str:
-        return html_table(self._cells(), self._closing())
+        return explanation_table(self).fragment()
+
+
+def explanation_table(explanation: Explanation) -> Table:
+    """The table for a browser: bars are shares of the largest entry of their column."""
+    columns = [Column(n, "why" if n in ("why", "used at") else "") for n in WIDE]
+    ratio = f"{explanation.predicted_ratio:.2f}"
+    cards = {
+        "examples": str(explanation.batch_size),
+        "parameters": str(len(explanation.rows)),
+        "flops, private / plain": f"{explanation.flops_ratio:.3f}",
+        "time, private / plain (predicted)": ratio if ratio != "nan" else "-",
+        "kept beside the plain step": f"{_si(explanation.extra_bytes)}B",
+    }
+    table = Table("What is done with each parameter", columns, cards, below=explanation._closing())
+    largest = {
+        "share": max((row.share for row in explanation.rows), default=0.0),
+        "ms": max((abs(row.seconds) for row in explanation.rows), default=0.0),
+    }
+    for row in explanation.rows:
+        cells = {name: text(value) for name, value in _cells(row).items()}
+        cells["route"] = chip(row.route, ROUTES.get(row.route, INK))
+        cells["share"] = bar(row.share, largest["share"], _cells(row)["share"])
+        cells["ms"] = bar(row.seconds, largest["ms"], _milliseconds(row.seconds))
+        table.add([cells[name] for name in WIDE])
+    return table
 
 
 def _cells(row: Row) -> Cells:

@@ -7,7 +7,6 @@ wide one has it all.
 
 from __future__ import annotations
 
-import html
 import re
 import textwrap
 from collections.abc import Sequence
@@ -43,17 +42,6 @@ def narrow_table(rows: Sequence[Cells], closing: Sequence[str]) -> str:
         row["why"], row["used at"] = _cut(row["why"], room - where), _cut(row["used at"], where)
     below = [textwrap.fill(text, WIDTH, subsequent_indent="  ") for text in closing]
     return "\n".join([*_lines(NARROW, short), *below, HINT])
-
-
-def html_table(rows: Sequence[Cells], closing: Sequence[str]) -> str:
-    """Everything, for a notebook."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in WIDE)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(row[name])}</td>" for name in WIDE) + "</tr>"
-        for row in rows
-    )
-    below = "".join(f"<p>{html.escape(line)}</p>" for line in closing)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
 
 
 def _header() -> Cells:

@@ -34,7 +34,18 @@ NOISE, SAMPLING, PARTITION = 0, 1, 2
 
 
 class Step(NamedTuple):
-    """What one step needs: its number, and keys that no other step gets."""
+    """What one step needs: its number, and keys that no other step gets.
+
+    >>> import pathlib, tempfile
+    >>> from bk_jax import privacy
+    >>> plan = privacy.PrivacyPlan(
+    ...     num_examples=1000, batch_size=100, steps=20, delta=1e-6, noise_multiplier=1.0)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "run.ledger")
+    >>> with privacy.open_ledger(path, plan) as ledger:
+    ...     number, noise_key, sampling_key = ledger.take()
+    >>> number, noise_key.dtype
+    (0, key<chacha20>)
+    """
 
     number: int
     noise_key: jax.Array
@@ -105,7 +116,18 @@ def open_ledger(
 
 
 class Ledger:
-    """An open ledger, made by `open_ledger`. Iterating takes the steps that are left."""
+    """An open ledger, made by `open_ledger`. Iterating takes the steps that are left.
+
+    >>> import pathlib, tempfile
+    >>> from bk_jax import privacy
+    >>> plan = privacy.PrivacyPlan(
+    ...     num_examples=1000, batch_size=100, steps=20, delta=1e-6, noise_multiplier=1.0)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "run.ledger")
+    >>> with privacy.open_ledger(path, plan) as ledger:
+    ...     step = ledger.take()
+    ...     print(step.number, ledger.steps, ledger.epsilon() < plan.epsilon())
+    0 1 True
+    """
 
     def __init__(self, file: LedgerFile):
         self._file = file

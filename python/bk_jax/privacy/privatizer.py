@@ -24,7 +24,15 @@ from bk_jax.privacy import checks
 
 
 class GaussianState(NamedTuple):
-    """The key that the next steps are split from, and the number of steps so far."""
+    """The key that the next steps are split from, and the number of steps so far.
+
+    >>> import bk_jax, jax.numpy as jnp
+    >>> transformation = gaussian_privatizer(1.0, bk_jax.random.key())
+    >>> state = transformation.init(jnp.zeros(2))
+    >>> _, state = transformation.update(jnp.zeros(2), state)
+    >>> int(state.steps)
+    1
+    """
 
     key: jax.Array
     steps: jax.Array
@@ -44,6 +52,16 @@ def gaussian_privatizer(stddev: float, key: jax.Array) -> Any:
 
     The noise is that of `dp_value_and_grad` with `key=step_key` from `key, step_key =
     jax.random.split(key)`. Integer and boolean leaves are left alone.
+
+    >>> import bk_jax, jax.numpy as jnp, optax
+    >>> grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(w * x))
+    >>> noise = gaussian_privatizer(1.1 * grad_fn.sensitivity(), bk_jax.random.key())
+    >>> optimizer = optax.chain(noise, optax.scale(1 / 8), optax.adam(1e-3))
+    >>> state = optimizer.init(jnp.zeros(3))
+    >>> _, sums = grad_fn(jnp.zeros(3), jnp.ones((8, 3)))
+    >>> updates, state = optimizer.update(sums, state)
+    >>> updates.shape
+    (3,)
     """
     optax = require("optax", "optax")
     deviation = checks.positive("stddev", stddev)

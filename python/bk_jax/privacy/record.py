@@ -25,7 +25,21 @@ CHECKSUM = 64  # hexadecimal digits of SHA-256
 
 
 class LedgerError(RuntimeError):
-    """The ledger refuses: going on would spend what is not counted, or use a key twice."""
+    """The ledger refuses: going on would spend what is not counted, or use a key twice.
+
+    >>> import pathlib, tempfile
+    >>> from bk_jax import privacy
+    >>> plan = privacy.PrivacyPlan(
+    ...     num_examples=1000, batch_size=100, steps=20, delta=1e-6, noise_multiplier=1.0)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "run.ledger")
+    >>> with privacy.open_ledger(path, plan) as ledger:
+    ...     for step in ledger: pass
+    ...     try:
+    ...         ledger.take()
+    ...     except privacy.LedgerError as error:
+    ...         print(str(error)[-60:])
+     4.28). More steps need a plan that has them from the start.
+    """
 
 
 @dataclasses.dataclass(frozen=True)

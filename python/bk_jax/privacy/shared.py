@@ -39,6 +39,15 @@ def open_shared_ledger(
 
     The arguments are those of `open_ledger`. Only those of process 0 count, except for the plan,
     which every process needs. With one process, this is `open_ledger`.
+
+    >>> import pathlib, tempfile
+    >>> from bk_jax import privacy
+    >>> plan = privacy.PrivacyPlan(
+    ...     num_examples=1000, batch_size=100, steps=20, delta=1e-6, noise_multiplier=1.0)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "run.ledger")
+    >>> with privacy.open_shared_ledger(path, plan) as ledger:  # with one process: open_ledger
+    ...     print(ledger.take().number)
+    0
     """
     ledger, error = None, None
     if jax.process_index() == 0:
@@ -54,7 +63,18 @@ def open_shared_ledger(
 
 
 class SharedLedger:
-    """What `open_shared_ledger` returns. Iterating takes the steps that are left."""
+    """What `open_shared_ledger` returns. Iterating takes the steps that are left.
+
+    >>> import pathlib, tempfile
+    >>> from bk_jax import privacy
+    >>> plan = privacy.PrivacyPlan(
+    ...     num_examples=1000, batch_size=100, steps=20, delta=1e-6, noise_multiplier=1.0)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "run.ledger")
+    >>> with privacy.open_shared_ledger(path, plan) as ledger:
+    ...     numbers = [step.number for step in ledger]
+    >>> len(numbers), ledger.steps
+    (20, 20)
+    """
 
     def __init__(self, plan: Plan, ledger: Ledger | None, name: int, steps: int):
         self.plan = plan

@@ -26,7 +26,17 @@ LISTED = 3  # leaves that a message names
 
 
 class BatchSizedConstantWarning(UserWarning):
-    """The loss closes over an array with as many rows as the batch."""
+    """The loss closes over an array with as many rows as the batch.
+
+    >>> import bk_jax, jax.numpy as jnp, warnings
+    >>> labels = jnp.arange(4.0)  # of all examples: every example would see them
+    >>> grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.mean((x @ w - labels) ** 2))
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     _ = grad_fn(jnp.ones(3), jnp.ones((4, 3)))
+    >>> [w.category.__name__ for w in found]
+    ['BatchSizedConstantWarning']
+    """
 
 
 class _Found(NamedTuple):

@@ -25,7 +25,17 @@ class Sums(NamedTuple):
 
 
 class BatchStats(NamedTuple):
-    """Statistics of a batch in parts. Not private: for monitoring and tests only."""
+    """Statistics of a batch in parts. Not private: for monitoring and tests only.
+
+    >>> import bk_jax, jax.numpy as jnp, numpy as np
+    >>> from bk_jax import sampling
+    >>> grad_fn = bk_jax.dp_value_and_grad(
+    ...     lambda w, x: jnp.sum(w * x), noise_multiplier=0.0, return_stats=True)
+    >>> part = sampling.Batch(np.asarray([[2.0], [0.5]], np.float32), np.zeros(2, bool))
+    >>> _, _, stats = sampling.accumulated(grad_fn)(jnp.zeros(1), [part, part])
+    >>> print(stats.size, stats.clipped_fraction)
+    4 0.5
+    """
 
     size: jax.Array
     clipped_fraction: jax.Array
@@ -80,7 +90,17 @@ def accumulated(grad_fn: DPValueAndGrad) -> Accumulated:
 
 
 class Accumulated:
-    """The function that `accumulated` returns."""
+    """The function that `accumulated` returns.
+
+    >>> import bk_jax, jax.numpy as jnp, numpy as np
+    >>> from bk_jax import sampling
+    >>> grad_fn = bk_jax.dp_value_and_grad(lambda w, x: jnp.sum(w * x), normalize_by=4.0)
+    >>> parts = [sampling.Batch(np.ones((2, 1), np.float32), np.zeros(2, bool)) for _ in range(2)]
+    >>> whole = sampling.accumulated(grad_fn)
+    >>> value, grads = whole(jnp.zeros(1), parts, key=bk_jax.random.key())
+    >>> grads.shape
+    (1,)
+    """
 
     def __init__(self, grad_fn: DPValueAndGrad):
         self.grad_fn = grad_fn

@@ -16,6 +16,10 @@ class Batch(NamedTuple):
     """What `dp_value_and_grad` takes: examples, and which of them are padding.
 
     `grad_fn(params, batch.examples, is_padding_example=batch.is_padding_example, key=key)`
+
+    >>> batch = Batch(np.ones((3, 2)), np.asarray([False, False, True]))
+    >>> int((~batch.is_padding_example).sum())
+    2
     """
 
     examples: Any

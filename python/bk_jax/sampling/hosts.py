@@ -88,6 +88,14 @@ def spread(batch: Batch, sharding: jax.sharding.Sharding, hosts: Hosts) -> Batch
         do if `jax.make_mesh` made the mesh with the batch axis first.
       hosts: those of the loader. It is an error if they do not fit the sharding, because devices
         that should hold the same examples would hold different ones.
+
+    >>> import jax, numpy as np
+    >>> from bk_jax import sampling
+    >>> sharding = jax.sharding.NamedSharding(
+    ...     jax.make_mesh((1,), ("data",)), jax.sharding.PartitionSpec("data"))
+    >>> batch = sampling.Batch(np.ones((4, 2)), np.zeros(4, bool))
+    >>> spread(batch, sharding, sampling.Hosts.of_sharding(sharding)).examples.shape
+    (4, 2)
     """
     if hosts != (own := Hosts.of_sharding(sharding)):
         raise ValueError(

@@ -14,6 +14,13 @@ class Sampler(Protocol):
     Attributes:
       num_examples: size of the data set.
       max_batch_size: the largest batch, or `None`.
+
+    >>> import bk_jax
+    >>> from bk_jax import sampling
+    >>> sampler: Sampler = sampling.PoissonSampler(num_examples=100, batch_size=10)
+    >>> rows = sampler.indices(bk_jax.random.key())
+    >>> bool((rows < sampler.num_examples).all())
+    True
     """
 
     @property

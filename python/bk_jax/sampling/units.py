@@ -21,7 +21,13 @@ from bk_jax.privacy import checks
 
 
 class Units(NamedTuple):
-    """Examples `[users, max_examples, ...]`, and which are padding, `[users, max_examples]`."""
+    """Examples `[users, max_examples, ...]`, and which are padding, `[users, max_examples]`.
+
+    >>> import numpy as np
+    >>> units = Units(np.zeros((2, 3)), np.asarray([[False, False, True], [False, True, True]]))
+    >>> (~units.is_padding).sum(axis=1).tolist()
+    [2, 1]
+    """
 
     examples: Any
     is_padding: Any

@@ -13,7 +13,14 @@ from bk_jax.summing.clipped_sum import ClippedSum
 
 
 class Stats(NamedTuple):
-    """What is known per example. Not private: for monitoring and tests only."""
+    """What is known per example. Not private: for monitoring and tests only.
+
+    >>> import bk_jax, jax.numpy as jnp
+    >>> grad_fn = bk_jax.clipped_value_and_grad(lambda w, x: jnp.sum(w * x), return_stats=True)
+    >>> _, _, stats = grad_fn(jnp.zeros(1), jnp.asarray([[0.5], [2.0]]))
+    >>> print(stats.norms, stats.clipped_fraction)
+    [0.5 2. ] 0.5
+    """
 
     losses: jax.Array
     norms: jax.Array

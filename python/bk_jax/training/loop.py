@@ -42,6 +42,10 @@ class Result(NamedTuple):
         but the next one would exceed that limit, `"interrupted"` when someone asked to stop.
       history: points along the way. Their losses and clipped shares are NOT PRIVATE.
       audit: what canaries show, if there are any. NOT PRIVATE.
+
+    >>> result = Result({"w": 0.0}, (), steps=90, epsilon=2.9, stopped="budget", history=[])
+    >>> f"{result.steps} steps, epsilon {result.epsilon}, stopped by {result.stopped}"
+    '90 steps, epsilon 2.9, stopped by budget'
     """
 
     params: Any

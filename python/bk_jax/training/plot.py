@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bk_jax._extras import require
+from bk_jax.palette import INK, LINE, PALE, PRIVATE
 from bk_jax.training.history import Point
 
-COLOUR, PALE, INK = "#1f6f8b", "#9a9a9a", "#333333"
+COLOUR = PRIVATE
 
 
 def save_plot(path: Path, points: list[Point], target_epsilon: float) -> None:
@@ -50,7 +51,7 @@ def draw(points: list[Point], target_epsilon: float) -> Any:
 def _quiet(axes: Any) -> None:
     """Removes what carries no meaning."""
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#e8e8e8", linewidth=0.8)
+    axes.grid(axis="y", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, length=0)
     axes.margins(x=0)

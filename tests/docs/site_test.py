@@ -1,0 +1,107 @@
+"""The site, as far as it can be seen without building it: every page, name and error has its place."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from support.documents import NOTEBOOKS, ROOT, code_cells
+
+from docsite import errors, links, offline
+from docsite.markdown import to_markdown
+from docsite.public_names import has_example, public_names
+from docsite.reference import entry
+
+# Of modules whose library is not in this environment: the code of their pages runs in `make test-peers`.
+PEERS = ("bk_jax.interop.keras", "bk_jax.interop.jax_privacy")
+GENERATED = {"reference/index", "errors"}
+
+
+def in_toctrees() -> list[str]:
+    text = (ROOT / "docs" / "index.md").read_text()
+    blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if re.match(r"[a-z]", line)]
+
+
+def test_every_page_is_in_one_place_of_the_navigation():
+    pages = [links.page_of(path) for path in links._documents() if path.suffix == ".md"]
+    names = {page.with_suffix("").as_posix() for page in pages} - {"index"}
+    listed = in_toctrees()
+    assert len(listed) == len(set(listed))
+    assert set(listed) == names | GENERATED, "add new pages to a toctree of docs/index.md"
+
+
+NAMES = list(public_names())
+
+
+@pytest.mark.parametrize("public", NAMES, ids=lambda public: public.full)
+def test_every_public_name_has_an_entry_with_an_example(public):
+    text = entry(public)
+    assert public.full in text.splitlines()[0]
+    if callable(public.value) and public.module not in PEERS:
+        assert has_example(public.value), f"add an example to the docstring of {public.full}"
+        assert "```pycon" in text
+
+
+def test_every_error_has_a_cause_and_a_cure():
+    assert len(errors.every_error()) > 250
+    assert not errors.without_cure(), "say what to do in the message, or in tools/docsite/cures.py"
+
+
+def test_no_cure_is_for_a_message_that_is_gone():
+    texts = [error.text for error in errors.every_error()]
+    assert not [start for start in errors.CURES if not any(t.startswith(start) for t in texts)]
+
+
+def test_anchors_of_errors_are_unique():
+    anchors = [error.anchor for error in errors.every_error()]
+    assert len(anchors) == len(set(anchors))
+
+
+def test_cause_and_cure_of_a_message_that_says_both():
+    error = errors.Error("validate.py", 1, "ValueError", "x is 3. Pass 4 instead.")
+    assert errors.cause_and_cure(error) == ("x is 3.", "Pass 4 instead.")
+    asked = error._replace(text="x must be a number, got {x}.")
+    assert errors.cause_and_cure(asked)[1] == "Give what it asks for: x must be a number."
+    assert errors.cause_and_cure(error._replace(text="x is wrong"))[1] == ""
+
+
+def test_links_stay_inside_the_site():
+    origin = ROOT / "docs" / "tour.md"
+    text, needed = links.rewritten(
+        "[a](../python/bk_jax/noise.py) [b](privacy.md#sampling) [c](../CONTRIBUTING.md) [d](#x)\n"
+        "```python\n[e](../README.md)\n```\n[f](../python/bk_jax)",
+        origin,
+        links.page_of(origin),
+    )
+    assert needed == [ROOT / "python" / "bk_jax" / "noise.py"]
+    assert text.splitlines()[0] == (
+        "[a](code/python/bk_jax/noise.py.md) [b](privacy.md#sampling) [c](contributing.md) [d](#x)"
+    )
+    assert "[e](../README.md)" in text  # code is left alone
+    assert text.endswith("\nf")  # a folder has no page
+
+
+def test_a_table_and_code_of_a_docstring_stay_what_they_are():
+    doc = "Says.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n    x = 1\n\n    y = 2\n\nRaises:\n  E: why."
+    assert to_markdown(doc) == (
+        "Says.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nx = 1\n\ny = 2\n```\n\n"
+        "**Raises**\n\n- **E**: why."
+    )
+
+
+def test_what_a_page_loads_from_another_host_is_found():
+    page = '<link rel="stylesheet" href="//cdn.x/a.css"><img src="b.png"><a href="https://c.d">'
+    assert offline.loaded_from_elsewhere(page, is_style=False) == ["//cdn.x/a.css"]
+    style = "@import 'https://fonts.x/f.css'; a { background: url(b.png) }"
+    assert offline.loaded_from_elsewhere(style, is_style=True) == ["https://fonts.x/f.css"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_for_colab_is_the_text_notebook(path):
+    """`python tools/docs.py --notebooks` writes them anew."""
+    stored = json.loads(path.with_suffix(".ipynb").read_text())
+    cells = ["".join(c["source"]) for c in stored["cells"] if c["cell_type"] == "code"]
+    assert cells == code_cells(path)
+    assert not any(c.get("outputs") for c in stored["cells"])

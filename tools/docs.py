@@ -1,0 +1,80 @@
+"""Builds the site into build/docs/html, in an environment of its own: .venv-docs.
+
+    python tools/docs.py [--stage] [--shots] [--notebooks] [--here]
+
+Pages are staged first (build/docs/source): those of docs/, those of other folders that they link to, the
+API reference, and the list of errors. Then Sphinx runs; a warning ends the build. `--stage` stops before
+that. `--shots` takes pictures of five pages with Chromium into build/docs/shots, wide and narrow, light
+and dark. `--notebooks` writes the notebooks that Colab opens from their text form. `--here` uses the
+Python that runs this instead of .venv-docs.
+
+BK_JAX_REPOSITORY, such as https://github.com/OWNER/NAME, gives pages a repository button and notebooks
+a Colab button that opens them from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+import environments
+from docsite.links import OUT, SOURCE, stage_pages
+from docsite.offline import check_offline
+from environments import ROOT
+
+LOCK = ROOT / "requirements-docs.lock"
+VENV = ROOT / ".venv-docs"
+HTML = OUT / "html"
+
+
+def environment() -> dict[str, str]:
+    """Variables under which bk_jax is found in the checkout, by Sphinx and by notebooks."""
+    folders = os.pathsep.join(str(ROOT / name) for name in ("python", "tools"))
+    return {
+        "JAX_PLATFORMS": "cpu",
+        **os.environ,
+        "BK_JAX_ROOT": str(ROOT),
+        "IPYTHONDIR": str(OUT / "ipython"),
+        "PYTHONPATH": folders,
+    }
+
+
+def run(*command: str) -> None:
+    """Runs a module in the site's environment, or where it is the one that runs this."""
+    python = str(environments.python_of(VENV)) if "--here" not in sys.argv else sys.executable
+    done = subprocess.run([python, *command], cwd=ROOT, env=environment(), check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--stage", action="store_true", help="write the pages and stop")
+    parser.add_argument("--shots", action="store_true", help="pictures of five pages")
+    parser.add_argument("--notebooks", action="store_true", help="write docs/notebooks/*.ipynb anew")
+    parser.add_argument("--here", action="store_true", help="use the Python that runs this")
+    arguments = parser.parse_args()
+    if not arguments.here:
+        environments.make_environment(VENV, LOCK)
+    if arguments.notebooks:
+        texts = [str(path) for path in sorted((ROOT / "docs" / "notebooks").glob("*.md"))]
+        run("-m", "jupytext", "--quiet", "--to", "ipynb", *texts)
+        return
+    stage_pages()
+    run("-m", "docsite.reference", str(SOURCE))
+    run("-m", "docsite.errors", str(SOURCE))
+    if arguments.stage:
+        return
+    doctrees = str(OUT / "doctrees")
+    strict = ("-q", "-W", "--keep-going")
+    run("-m", "sphinx", *strict, "-d", doctrees, "-b", "html", str(SOURCE), str(HTML))
+    check_offline(HTML)
+    print(f"the site: {(HTML / 'index.html').relative_to(ROOT)}")
+    if arguments.shots:
+        run("-m", "docsite.shots", str(HTML), str(OUT / "shots"))
+
+
+if __name__ == "__main__":
+    main()

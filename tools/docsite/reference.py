@@ -1,0 +1,119 @@
+"""The API reference: a page for each public module, from signatures and docstrings.
+
+`python -m docsite.reference FOLDER` writes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from docsite.errors import errors_in, short
+from docsite.links import write
+from docsite.markdown import to_markdown
+from docsite.public_names import MODULES, Public, doc_of, methods_of, public_names
+
+FENCE = "`" * 8
+
+
+def signature_text(value: Any) -> str:
+    """Arguments with types and defaults; empty for what cannot be called."""
+    try:
+        text = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return ""
+    text = re.sub(r"'([^']*)'", r"\1", text) if "from __future__" not in text else text
+    text = re.sub(r"<function ([\w.]+) at [^>]*>", r"\1", text)
+    text = re.sub(r"<(?:class|object)[^>]*>", "...", text)
+    text = re.sub(r"<factory>", "...", text)
+    return text.replace("(self, ", "(").replace("(self)", "()")
+
+
+def entry(public: Public) -> str:
+    """A public name: its signature, its docstring, and its methods."""
+    value = public.value
+    kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
+    if inspect.isclass(value) and issubclass(value, BaseException):
+        kind = "exception"
+    signature = "" if kind in ("exception", "data") else signature_text(value)
+    body = [to_markdown(doc_of(value)) or f"`{value}`", *_fields(value), *_methods(public)]
+    return _directive(kind, public.full + signature, body + _errors(value))
+
+
+def _directive(kind: str, head: str, body: list[str], fence: str = FENCE) -> str:
+    return "\n".join([f"{fence}{{py:{kind}}} {head}", "", "\n\n".join(body), "", fence])
+
+
+def _fields(value: Any) -> Iterator[str]:
+    """The fields of a dataclass or named tuple, with types."""
+    if dataclasses.is_dataclass(value):
+        found = {f.name: f.type for f in dataclasses.fields(value)}
+    elif hasattr(value, "_fields"):
+        found = {name: value.__annotations__.get(name, "") for name in value._fields}
+    else:
+        return
+    shown = {n: t if isinstance(t, str) else getattr(t, "__name__", t) for n, t in found.items()}
+    lines = [f"`{name}` (`{kind}`)" for name, kind in shown.items() if not name.startswith("_")]
+    if lines:
+        yield "**Fields**: " + ", ".join(lines)
+
+
+def _methods(public: Public) -> Iterator[str]:
+    fence = FENCE[1:]
+    for name, member in methods_of(public.value):
+        doc = inspect.getdoc(member)
+        if not doc:
+            continue
+        is_property = isinstance(member, property)
+        head = f"{public.full}.{name}" + ("" if is_property else signature_text(member))
+        kind = "property" if is_property else "method"
+        yield _directive(kind, head, [to_markdown(doc)], fence)
+
+
+def _errors(value: Any) -> list[str]:
+    """The messages that stand in the source of a function or class."""
+    found = errors_in(value)
+    if not found:
+        return []
+    lines = [f"- {e.exception}: [{short(e.text)}](../errors.md#{e.anchor})" for e in found]
+    return ["**Errors**", "\n".join(lines)]
+
+
+def page(module: str, names: list[Public]) -> str:
+    """The page of one module."""
+    doc = to_markdown(inspect.getdoc(importlib.import_module(module)) or "")
+    room = module.removeprefix("bk_jax").split(".")[1:2] or ["api"]
+    note = f"All messages of this part of the package: [errors](../errors.md#of-{room[0]})."
+    return "\n\n".join([f"# {module}", doc, *map(entry, names), "## Errors", note, ""])
+
+
+def index() -> str:
+    """The page that lists them all."""
+    rows = [f"| [`{m}`]({m}.md) | {what} |" for m, what in MODULES.items()]
+    head = (
+        "Every public name, with its types, an example and its errors, from the docstrings.\n"
+        "Examples are tests: they run at every change."
+    )
+    table = "\n".join(["| module | what is in it |", "|---|---|", *rows])
+    toctree = "\n".join(["```{toctree}", ":hidden:", "", *MODULES, "```"])
+    return "\n\n".join(["# API reference", head, table, toctree, ""])
+
+
+def main() -> None:
+    folder = Path(sys.argv[1], "reference")
+    pages: dict[str, list[Public]] = {}
+    for public in public_names():
+        pages.setdefault(public.module, []).append(public)
+    for module, names in pages.items():
+        write(folder / f"{module}.md", page(module, names).encode())
+    write(folder / "index.md", index().encode())
+
+
+if __name__ == "__main__":
+    main()
