@@ -64,7 +64,6 @@ def discrete_gaussian(
       whole: shape of that array.
 
     >>> import jax.numpy as jnp
-    import numpy as np
     >>> key = jnp.arange(8, dtype=jnp.uint32)
     >>> noise = discrete_gaussian(jnp.zeros((2, 3), jnp.int32), key, bits=8)
     >>> row = discrete_gaussian(jnp.zeros((1, 3), jnp.int32), key, bits=8, start=[1, 0], whole=[2, 3])
