@@ -80,9 +80,9 @@ class Builder {
                "ours",
                flops,
                OperandBytes(),
-               [=, s = s_, a = a_->as<T>(), g = g_->as<T>()](void* stream) {
-                 return Text(kernel(s, a, g, workspace->as<void>(),
-                                    norm->as<float>(), upper->as<float>(),
+               [=, s = s_, a = a_->As<T>(), g = g_->As<T>()](void* stream) {
+                 return Text(kernel(s, a, g, workspace->As<void>(),
+                                    norm->As<float>(), upper->As<float>(),
                                     static_cast<cudaStream_t>(stream)));
                },
                {norm, upper}});
@@ -98,11 +98,11 @@ class Builder {
                "ours",
                Flops(),
                OperandBytes() + WeightBytes(),
-               [=, a = a_->as<T>(), g = g_->as<T>(),
-                factor = factor_->as<float>()](void* stream) {
+               [=, a = a_->As<T>(), g = g_->As<T>(),
+                factor = factor_->As<float>()](void* stream) {
                  return Text(cuda::ClippedGemm<T>(
-                     shape, a, factor, g, false, workspace->as<void>(),
-                     sum->as<float>(), static_cast<cudaStream_t>(stream)));
+                     shape, a, factor, g, false, workspace->As<void>(),
+                     sum->As<float>(), static_cast<cudaStream_t>(stream)));
                },
                {sum}});
     make_.AddProduct("clipped_gemm", Flops(), AllRows());
@@ -118,10 +118,10 @@ class Builder {
                "ours",
                Flops(),
                OperandBytes() + GradientBytes(),
-               [=, s = s_, a = a_->as<T>(), g = g_->as<T>()](void* stream) {
+               [=, s = s_, a = a_->As<T>(), g = g_->As<T>()](void* stream) {
                  return Text(cuda::PerSampleGrad<T>(
-                     s, a, g, workspace->as<void>(), grad->as<float>(),
-                     norm->as<float>(), upper->as<float>(),
+                     s, a, g, workspace->As<void>(), grad->As<float>(),
+                     norm->As<float>(), upper->As<float>(),
                      static_cast<cudaStream_t>(stream)));
                },
                {grad, norm, upper}});
@@ -138,9 +138,9 @@ class Builder {
                "ours",
                GradientBytes() / 2,
                GradientBytes() + WeightBytes(),
-               [=, factor = factor_->as<float>()](void* stream) {
+               [=, factor = factor_->As<float>()](void* stream) {
                  return Text(cuda::WeightedSum<float>(
-                     shape, factor, grad->as<float>(), sum->as<float>(),
+                     shape, factor, grad->As<float>(), sum->As<float>(),
                      static_cast<cudaStream_t>(stream)));
                },
                {sum}});

@@ -23,7 +23,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory() { Release(data_); }
   template <class T>
-  T* as() const {
+  T* As() const {
     return static_cast<T*>(data_);
   }
   std::vector<char> Bytes() const {

@@ -48,7 +48,7 @@ class Maker {
                    const std::string& name) {
     const Memory* memory =
         New<Element>(static_cast<int64_t>(values.size()), name);
-    CopyIn(memory->template as<Element>(), values.data(),
+    CopyIn(memory->template As<Element>(), values.data(),
            values.size() * sizeof(Element));
     return memory;
   }
@@ -65,7 +65,7 @@ class Maker {
       x = reference::FromDouble<T>(static_cast<double>(normal(random)));
     }
     for (int64_t begin = 0; begin < size; begin += kPattern) {
-      CopyIn(memory->template as<T>() + begin, pattern.data(),
+      CopyIn(memory->template As<T>() + begin, pattern.data(),
              static_cast<size_t>(std::min(kPattern, size - begin)) * sizeof(T));
     }
     return memory;
@@ -93,8 +93,8 @@ class Maker {
     const Memory* right = Filled(z.count * z.rows * z.n, "right");
     const Memory* out = New<float>(z.count * z.m * z.n, "out");
     const Memory* scratch = New<char>(cuda::kProductScratchBytes, "scratch");
-    const cuda::ProductOperands operands = {left->as<void>(), right->as<void>(),
-                                            out->as<float>(), false};
+    const cuda::ProductOperands operands = {left->As<void>(), right->As<void>(),
+                                            out->As<float>(), false};
     const auto bytes = static_cast<double>(
         z.count * (z.rows * (z.m + z.n) * static_cast<int64_t>(sizeof(T)) +
                    z.m * z.n * static_cast<int64_t>(sizeof(float))));
@@ -105,7 +105,7 @@ class Maker {
          [=](void* stream) -> std::string {
            const cublasStatus_t status = cuda::Multiply(
                products, operands,
-               {scratch->as<void>(), size_t{cuda::kProductScratchBytes}},
+               {scratch->As<void>(), size_t{cuda::kProductScratchBytes}},
                static_cast<cudaStream_t>(stream));
            if (status == CUBLAS_STATUS_SUCCESS) return "";
            return cuda::CublasInUse()->cublasLtGetStatusString(status);

@@ -69,10 +69,10 @@ class Others {
                "ours",
                2 * TokenFlops(),
                GradBytes(),
-               [=, ids = ids_->as<int32_t>(), g = g_->as<T>()](void* stream) {
+               [=, ids = ids_->As<int32_t>(), g = g_->As<T>()](void* stream) {
                  return Text(cuda::EmbeddingNorm<T>(
-                     shape, ids, g, norm->as<float>(), upper->as<float>(),
-                     workspace->as<void>(), static_cast<cudaStream_t>(stream)));
+                     shape, ids, g, norm->As<float>(), upper->As<float>(),
+                     workspace->As<void>(), static_cast<cudaStream_t>(stream)));
                },
                {norm, upper}});
   }
@@ -89,15 +89,15 @@ class Others {
          "ours",
          2 * TokenFlops(),
          GradBytes() + 3 * static_cast<double>(s_.d * s_.p) * sizeof(float),
-         [=, ids = ids_->as<int32_t>(), g = g_->as<T>(),
-          factor = factor_->as<float>()](void* stream) -> std::string {
+         [=, ids = ids_->As<int32_t>(), g = g_->As<T>(),
+          factor = factor_->As<float>()](void* stream) -> std::string {
            const auto on = static_cast<cudaStream_t>(stream);
            const std::string text = Text(cuda::WeightedSum<float>(
-               zeros, factor, factor, sum->as<float>(), on));
+               zeros, factor, factor, sum->As<float>(), on));
            if (!text.empty()) return text;
            return Text(cuda::ClippedScatter<T>(shape, ids, factor, g,
-                                               sum->as<float>(),
-                                               workspace->as<void>(), on));
+                                               sum->As<float>(),
+                                               workspace->As<void>(), on));
          },
          {sum}});
   }
@@ -117,11 +117,11 @@ class Others {
                "ours",
                flops,
                2 * GradBytes(),
-               [=, ids = ids_->as<int32_t>(), g = g_->as<T>()](void* stream) {
+               [=, ids = ids_->As<int32_t>(), g = g_->As<T>()](void* stream) {
                  return Text(cuda::TiedCross<T>(
-                     shape, left->as<T>(), right->as<T>(), ids, g,
-                     cross->as<float>(), upper->as<float>(),
-                     workspace->as<void>(), static_cast<cudaStream_t>(stream)));
+                     shape, left->As<T>(), right->As<T>(), ids, g,
+                     cross->As<float>(), upper->As<float>(),
+                     workspace->As<void>(), static_cast<cudaStream_t>(stream)));
                },
                {cross, upper}});
     make_.AddProduct("tied_cross", flops,
@@ -142,8 +142,8 @@ class Others {
                2 * static_cast<double>(size) * sizeof(T),
                [=](void* stream) {
                  return Text(cuda::Gaussian<T>(
-                     block, {1, 2}, x->as<T>(), key->as<uint32_t>(),
-                     stddev->as<float>(), start->as<int32_t>(), out->as<T>(),
+                     block, {1, 2}, x->As<T>(), key->As<uint32_t>(),
+                     stddev->As<float>(), start->As<int32_t>(), out->As<T>(),
                      static_cast<cudaStream_t>(stream)));
                },
                {out}});
@@ -186,8 +186,8 @@ class Others {
                bytes,
                [=](void* stream) {
                  return Text(cuda::ConvNorm<T>(
-                     shape, x->as<T>(), g->as<T>(), norm->as<float>(),
-                     upper->as<float>(), workspace->as<void>(),
+                     shape, x->As<T>(), g->As<T>(), norm->As<float>(),
+                     upper->As<float>(), workspace->As<void>(),
                      static_cast<cudaStream_t>(stream)));
                },
                {norm, upper}});
@@ -202,10 +202,10 @@ class Others {
                "ours",
                flops,
                bytes,
-               [=, factor = factor_->as<float>()](void* stream) {
+               [=, factor = factor_->As<float>()](void* stream) {
                  return Text(cuda::ConvSum<T>(
-                     shape, x->as<T>(), factor, g->as<T>(), sum->as<float>(),
-                     workspace->as<void>(), static_cast<cudaStream_t>(stream)));
+                     shape, x->As<T>(), factor, g->As<T>(), sum->As<float>(),
+                     workspace->As<void>(), static_cast<cudaStream_t>(stream)));
                },
                {sum}});
   }

@@ -45,22 +45,22 @@ template <class T>
 class Chunk {
  public:
   Chunk()
-      : left_(kRows * depth(), T{}),
-        right_(kRows * depth(), T{}),
+      : left_(kRows * Depth(), T{}),
+        right_(kRows * Depth(), T{}),
         device_left_(left_.size() * sizeof(T), "left"),
         device_right_(right_.size() * sizeof(T), "right"),
         device_out_(kRows * kRows * sizeof(float), "out") {}
 
-  static int64_t depth() { return cuda::CountsOfChunk<T>().depth; }
+  static int64_t Depth() { return cuda::CountsOfChunk<T>().depth; }
 
   void Clear() { SetAll(0, 0); }
   void SetAll(double left, double right) {
-    for (int64_t k = 0; k < depth(); ++k) Set(k, left, right);
+    for (int64_t k = 0; k < Depth(); ++k) Set(k, left, right);
   }
   void Set(int64_t place, double left, double right) {
     for (int64_t r = 0; r < kRows; ++r) {
-      left_[r * depth() + place] = reference::FromDouble<T>(left);
-      right_[r * depth() + place] = reference::FromDouble<T>(right);
+      left_[r * Depth() + place] = reference::FromDouble<T>(left);
+      right_[r * Depth() + place] = reference::FromDouble<T>(right);
     }
   }
   // A product that is a power of two times `times`.
@@ -94,28 +94,28 @@ class Chunk {
 
  private:
   std::vector<float> Product() {
-    CopyIn(device_left_.as<T>(), left_.data(), left_.size() * sizeof(T));
-    CopyIn(device_right_.as<T>(), right_.data(), right_.size() * sizeof(T));
+    CopyIn(device_left_.As<T>(), left_.data(), left_.size() * sizeof(T));
+    CopyIn(device_right_.As<T>(), right_.data(), right_.size() * sizeof(T));
     const cudaError_t error =
-        cuda::ChunkProduct(device_left_.as<T>(), device_right_.as<T>(),
-                           device_out_.as<float>(), nullptr);
+        cuda::ChunkProduct(device_left_.As<T>(), device_right_.As<T>(),
+                           device_out_.As<float>(), nullptr);
     if (error != cudaSuccess) {
       std::fprintf(stderr, "rounding_probe: %s\n",
                    TextOf(static_cast<int>(error)).c_str());
       std::exit(1);
     }
     std::vector<float> out(kRows * kRows);
-    CopyOut(out.data(), device_out_.as<float>(), out.size() * sizeof(float));
+    CopyOut(out.data(), device_out_.As<float>(), out.size() * sizeof(float));
     return out;
   }
 
   double ErrorOf(int64_t entry, float found) const {
     long double exact = 0, scale = 0;
-    for (int64_t k = 0; k < depth(); ++k) {
+    for (int64_t k = 0; k < Depth(); ++k) {
       const long double product =
           static_cast<long double>(
-              reference::ToDouble(left_[entry / kRows * depth() + k])) *
-          reference::ToDouble(right_[entry % kRows * depth() + k]);
+              reference::ToDouble(left_[entry / kRows * Depth() + k])) *
+          reference::ToDouble(right_[entry % kRows * Depth() + k]);
       exact += product;
       scale += std::fabs(product);
     }
@@ -146,7 +146,7 @@ int Width(Chunk<T>& chunk) {
 template <class T>
 std::string Places(Chunk<T>& chunk, int width) {
   std::string places = "LL";
-  for (int64_t place = 2; place < chunk.depth(); ++place) {
+  for (int64_t place = 2; place < chunk.Depth(); ++place) {
     chunk.Clear();
     chunk.Set(0, 1, 1);
     chunk.Set(1, 1, -1);
@@ -201,7 +201,7 @@ template <class T>
 void SetOneLarge(int64_t place, double sign, Chunk<T>& chunk) {
   const double small = 0.99 * std::sqrt(kUlp);
   const double x = reference::ToDouble(reference::FromDouble<BFloat16>(small));
-  for (int64_t k = 0; k < chunk.depth(); ++k) {
+  for (int64_t k = 0; k < chunk.Depth(); ++k) {
     chunk.Set(k, k == place ? 1 : x, k == place ? 1 : sign * x);
   }
 }
@@ -209,7 +209,7 @@ void SetOneLarge(int64_t place, double sign, Chunk<T>& chunk) {
 template <class T>
 double WorstError(Chunk<T>& chunk, int repeats) {
   double worst = 0;
-  for (int64_t place = 0; place < chunk.depth(); ++place) {
+  for (int64_t place = 0; place < chunk.Depth(); ++place) {
     for (const double sign : {1.0, -1.0}) {
       SetOneLarge(place, sign, chunk);
       worst = std::fmax(worst, chunk.LargestError());
