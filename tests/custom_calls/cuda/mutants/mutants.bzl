@@ -10,7 +10,7 @@ MUTANTS = {
         "WaitForCopies<kStages - 2>();",
         "WaitForCopies<kStages - 1>();",
         "DenseTilesTest.NormsAreExactOnSmallIntegers",
-        "cp.async",
+        "pending",
     ),
     "diagonal_twice": (
         "ghost_norm",
@@ -31,7 +31,7 @@ MUTANTS = {
         "__syncthreads();\n    source.template",
         "source.template",
         "DenseTilesTest.SumsAreExactOnSmallIntegers",
-        "race",
+        "shared memory",
     ),
     "no_turn": (
         "direct_norm:fragments.cuh",
@@ -49,8 +49,8 @@ MUTANTS = {
     ),
     "shift_past_the_end": (
         "clipped_gemm:shifted_loader.cuh",
-        "low < this->begin ||",
-        "false && low < this->begin ||",
+        "low + (two ? 16 : 8) > this->end",
+        "false",
         "DenseTilesTest.SumsAreExactOnSmallIntegers",
         "bounds",
     ),
