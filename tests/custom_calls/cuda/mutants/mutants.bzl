@@ -3,14 +3,14 @@
 load("//custom_calls/cuda:nvcc.bzl", "EMULATED_COPTS", "KERNELS")
 
 # Name: (kernel, what its source says, what the mutant says instead, the test that must fail, a word of its message).
-# "kernel:header" changes a header instead, for that kernel alone.
+# "kernel:header" changes a header instead, for that kernel alone; "kernel@sm90:header" on the device with warpgroups.
 MUTANTS = {
     "copies_not_there": (
         "ghost_norm:main_loop.cuh",
         "WaitForCopies<kStages - 2>();",
         "WaitForCopies<kStages - 1>();",
         "DenseTilesTest.NormsAreExactOnSmallIntegers",
-        "cp.async",
+        "pending",
     ),
     "diagonal_twice": (
         "ghost_norm",
@@ -31,7 +31,14 @@ MUTANTS = {
         "__syncthreads();\n    source.template",
         "source.template",
         "DenseTilesTest.SumsAreExactOnSmallIntegers",
-        "race",
+        "shared memory",
+    ),
+    "no_proxy_fence": (
+        "clipped_gemm@sm90:warpgroup_loop.cuh",
+        "FenceAsyncProxy();",
+        "",
+        "DenseTilesTest.SumsAreExactOnSmallIntegers",
+        "no proxy fence",
     ),
     "no_turn": (
         "direct_norm:fragments.cuh",
@@ -47,10 +54,17 @@ MUTANTS = {
         "DenseTilesTest.NormsAreExactOnSmallIntegers",
         "bounds",
     ),
+    "products_not_there": (
+        "ghost_norm@sm90:warpgroup_loop.cuh",
+        "StartCopies(source);\n    WarpgroupWait<0>(sums.at);",
+        "StartCopies(source);\n    WarpgroupWait<1>(sums.at);",
+        "DenseTilesTest.NormsAreExactOnSmallIntegers",
+        "wgmma",
+    ),
     "shift_past_the_end": (
         "clipped_gemm:shifted_loader.cuh",
-        "low < this->begin ||",
-        "false && low < this->begin ||",
+        "low + (two ? 16 : 8) > this->end",
+        "false",
         "DenseTilesTest.SumsAreExactOnSmallIntegers",
         "bounds",
     ),
@@ -80,7 +94,7 @@ MUTANTS = {
 def mutant(name):
     """A program: the emulated tests with the mutant `name` in place of its kernel."""
     place, right, wrong = MUTANTS[name][:3]
-    kernel = place.split(":")[0]
+    kernel, _, device = place.split(":")[0].partition("@")
     changed = "//custom_calls/cuda:" + (place.split(":")[1] if ":" in place else kernel + ".cu")
     rest = ["//custom_calls/cuda:%s.cu" % kernel] if ":" in place else []
 
@@ -100,6 +114,7 @@ def mutant(name):
         testonly = 1,
         srcs = [name + ".cc"],
         copts = EMULATED_COPTS + ["-w"],  # a mutant may leave a variable unused
+        local_defines = ["BK_EMULATED_SM90"] if device == "sm90" else [],
         tags = ["no_sanitizer"],
         deps = [
             "//custom_calls/cuda:emulated_headers",
