@@ -53,7 +53,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--stage", action="store_true", help="write the pages and stop")
     parser.add_argument("--shots", action="store_true", help="pictures of five pages")
-    parser.add_argument("--notebooks", action="store_true", help="write docs/notebooks/*.ipynb anew")
+    parser.add_argument(
+        "--notebooks", action="store_true", help="write docs/notebooks/*.ipynb anew"
+    )
     parser.add_argument("--here", action="store_true", help="use the Python that runs this")
     arguments = parser.parse_args()
     if not arguments.here:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.suite.plots import STYLE, plt
-from benchmarks.suite.readings import Result, over_plain, timed, title_of
+from benchmarks.suite.readings import Result, over_plain, timed
+from bk_jax.palette import LINE
 
-WIDTH, ROW, EDGE = 9.0, 0.42, 1.5  # inches
+WIDTH, ROW, EDGE = 11.0, 1.35, 1.6  # inches
 TITLES = {"seconds": "time of a step / not private", "peak": "peak memory / not private"}
 TICKS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 
@@ -38,29 +39,48 @@ def draw(results: list[Result], path: Path) -> None:
     drawn, panels = plt.subplots(1, 2, figsize=size, layout="constrained", sharey=True)
     for axes, key in zip(panels, TITLES, strict=True):
         _panel(axes, rows, key)
-    panels[0].set_yticks(range(len(rows)), [title_of(result) for result in rows], fontsize=7)
+    panels[0].set_yticks(range(len(rows)), [label_of(result) for result in rows], fontsize=10)
     handles, labels = panels[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7)
+    drawn.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=10, frameon=False)
     drawn.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(drawn)
 
 
+def label_of(result: Result) -> str:
+    """The title over the sizes that it does not say already: how deep a cut model is, it does."""
+    comparison = result["comparison"]
+    names = {"batch": "B", "length": "T", "size": "image"}
+    sizes = {k: v for k, v in comparison["sizes"].items() if k in names}
+    title = (comparison["title"] or comparison["model"]).replace(", ", "\n", 1)
+    return "\n".join([title, ", ".join(f"{names[k]}={v}" for k, v in sizes.items())])
+
+
+def lanes(names: list[str]) -> dict[str, float]:
+    """A height for each step within the row of a model, from the top: no two marks hide each other."""
+    step = 0.8 / max(len(names) - 1, 1)
+    return {name: 0.4 - step * number for number, name in enumerate(names)}
+
+
 def _panel(axes: Any, rows: list[Result], key: str) -> None:
     names = [name for name in STYLE if name != "plain" and any(name in r["steps"] for r in rows)]
-    shown = []
-    for name in sorted(names, key=lambda name: name == "auto"):  # ours lies on top
-        points = [(value(result, name, key), y) for y, result in enumerate(rows)]
+    shown, height = [], lanes(names)
+    for name in names:
+        points = [(value(result, name, key), y + height[name]) for y, result in enumerate(rows)]
         points = [(x, y) for x, y in points if x is not None]
-        color, line, _ = STYLE[name]
+        color, line, marker = STYLE[name]
         filled = color if line == "-" else "white"
-        style = {"s": 45 if name == "auto" else 22, "edgecolors": color, "facecolors": filled}
-        axes.scatter(*zip(*points, strict=True), label=name, zorder=3, **style)
+        style = {"s": 60 if name == "auto" else 36, "edgecolors": color, "facecolors": filled}
+        axes.scatter(*zip(*points, strict=True), label=name, zorder=3, marker=marker, **style)
         shown += [x for x, _ in points]
+    for y in range(1, len(rows)):
+        axes.axhline(y - 0.5, color=LINE, linewidth=1.2)
     axes.axvline(1, color="black", linestyle="--", linewidth=1)
     axes.set(xscale="log", xlim=(min(shown, default=1) / 1.2, max(shown, default=1) * 1.2))
     low, high = axes.get_xlim()
     ticks = [tick for tick in TICKS if low <= tick <= high]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.grid(axis="both", color="0.9")
-    axes.set_title(TITLES[key], fontsize=9)
+    axes.grid(axis="x", color=LINE)
+    axes.set(ylim=(-0.5, len(rows) - 0.5))
+    axes.tick_params(labelsize=10)
+    axes.set_title(TITLES[key], fontsize=12)

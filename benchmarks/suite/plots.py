@@ -12,20 +12,21 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.suite.readings import Result, examples_per_second, timed, x_of
+from bk_jax.palette import AMBER, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY
 
-# Color, line and marker of a step; ours are red.
+# Colour, line and marker of a step; ours are blue.
 STYLE = {
-    "plain": ("black", "--", "o"),
-    "auto": ("tab:red", "-", "o"),
-    "noise": ("tab:red", ":", "o"),
-    "tf_privacy": ("tab:gray", "-", "."),
-    "opacus": ("tab:blue", "-", "."),
-    "fast_grad_clip": ("tab:orange", "-", "."),
-    "ghost_clip": ("tab:green", "-", "."),
-    "mix_ghost_clip": ("tab:green", ":", "."),
-    "bk": ("tab:purple", "-", "."),
-    "bk_mix_ghost_clip": ("tab:purple", ":", "."),
-    "bk_mix_opt": ("tab:pink", "-", "."),
+    "plain": (INK, "--", "o"),
+    "auto": (BLUE, "-", "o"),
+    "noise": (BLUE, ":", "o"),
+    "tf_privacy": (FAINT, "-", "v"),
+    "opacus": (ORANGE, "-", "s"),
+    "fast_grad_clip": (AMBER, "-", "^"),
+    "ghost_clip": (GREEN, "-", "D"),
+    "mix_ghost_clip": (GREEN, ":", "D"),
+    "bk": (PURPLE, "-", "P"),
+    "bk_mix_ghost_clip": (PURPLE, ":", "P"),
+    "bk_mix_opt": (SKY, "-", "X"),
 }
 SIZE = (7.5, 3.4)  # inches
 SPREAD = 8  # numbers that are further apart are drawn in powers
@@ -84,7 +85,7 @@ def _plot(rows: list[Result], kind: str, path: Path) -> None:
     axes.minorticks_off()
     _scale_y(axes, [y for points in drawn_curves.values() for _, y in points])
     axes.grid(color="0.9")
-    drawn.legend(loc="outside right upper", fontsize=7)
+    drawn.legend(loc="outside right upper", fontsize=9)
     drawn.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(drawn)
 

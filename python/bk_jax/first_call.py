@@ -33,8 +33,8 @@ def watch() -> None:
         jax.monitoring.register_event_duration_secs_listener(_heard)
 
 
-def _heard(event: str, seconds: float, **_: Any) -> None:
-    if event != EVENT or seconds < LONG or _State.has_told:
+def _heard(event: str, duration_secs: float, **_: Any) -> None:
+    if event != EVENT or duration_secs < LONG or _State.has_told:
         return
     _State.has_told = True
     LOGGER.warning(
@@ -42,5 +42,5 @@ def _heard(event: str, seconds: float, **_: Any) -> None:
         "jax.config.update('jax_compilation_cache_dir', FOLDER) before the first call. To make it "
         "smaller, put repeated layers into jax.lax.scan; grad_fn.explain(...) names parameters that "
         "are handled one by one.",
-        seconds,
+        duration_secs,
     )

@@ -21,7 +21,7 @@ from bk_jax.planning.cost import LayerCost
 from docsite.links import ROOT
 
 FOLDER = ROOT / "docs" / "figures"
-TEXT = {"font.size": 12, "axes.edgecolor": FAINT, "svg.hashsalt": "bk_jax", "svg.fonttype": "path"}
+TEXT: Any = {"font.size": 12, "axes.edgecolor": FAINT, "svg.hashsalt": "bk_jax", "svg.fonttype": "path"}
 Axes = Any
 
 
@@ -35,14 +35,16 @@ def quiet(axes: Axes, grid: str = "both") -> None:
 def box(axes: Axes, x: float, y: float, label: str, colour: str, width: float = 2.1) -> None:
     """A box with text in it, its centre at a place."""
     patch = matplotlib.patches.FancyBboxPatch(
-        (x - width / 2, y - 0.36), width, 0.72, boxstyle="round,pad=0.02,rounding_size=0.12",
+        (x - width / 2, y - 0.5), width, 1.0, boxstyle="round,pad=0.02,rounding_size=0.12",
         facecolor=colour + "22", edgecolor=colour, linewidth=1.8,
     )  # fmt: skip
     axes.add_patch(patch)
     axes.text(x, y, label, ha="center", va="center", color=INK)
 
 
-def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], label: str = "") -> None:
+def arrow(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], label: str = ""
+) -> None:
     """An arrow, with a word above it."""
     style = {"arrowstyle": "-|>", "color": FAINT, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", xy=end, xytext=start, arrowprops=style)
@@ -54,29 +56,30 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], labe
 def flow() -> Any:
     """One gradient, from the loss to what is released."""
     figure, axes = plt.subplots(figsize=(10, 5.2), layout="constrained")
-    axes.set(xlim=(0, 13.4), ylim=(0, 6.6))
+    axes.set(xlim=(0, 13.6), ylim=(0, 6.6))
     axes.axis("off")
     top, low = 5.4, 1.2
-    box(axes, 1.3, top, "loss of one\\nexample", PALE)
-    box(axes, 4.5, top, "taps where\\nweights are used", SKY, 2.6)
-    box(axes, 8.3, top, "one back-propagation,\\nall examples", BLUE, 3.2)
-    box(axes, 11.9, top, "the book:\\na and g", AMBER)
+    box(axes, 1.3, top, "loss of one\nexample", PALE)
+    box(axes, 4.5, top, "taps where\nweights are used", SKY, 2.6)
+    box(axes, 8.3, top, "one back-propagation,\nall examples", BLUE, 3.2)
+    box(axes, 11.9, top, "the book:\na and g", AMBER)
     arrow(axes, (2.4, top), (3.15, top))
     arrow(axes, (5.85, top), (6.65, top))
     arrow(axes, (9.95, top), (10.8, top))
-    box(axes, 11.9, 3.3, "norms, with\\nan upper bound", GREEN, 2.4)
-    arrow(axes, (11.9, 5.0), (11.9, 3.7))
-    box(axes, 8.3, 3.3, "factors C = min(R / norm, 1)", GREEN, 3.4)
-    arrow(axes, (10.65, 3.3), (10.05, 3.3))
-    box(axes, 8.3, low, "clipped sum, one\\nproduct per layer", BLUE, 3.2)
-    arrow(axes, (8.3, 2.9), (8.3, low + 0.4))
-    arrow(axes, (11.9, 2.9), (9.95, low), "")
+    box(axes, 11.9, 3.3, "norms, with\nan upper bound", GREEN, 2.4)
+    arrow(axes, (11.9, 4.85), (11.9, 3.85))
+    box(axes, 8.3, 3.3, "factors\nC = min(R / norm, 1)", GREEN, 3.2)
+    arrow(axes, (10.65, 3.3), (9.95, 3.3))
+    box(axes, 8.3, low, "clipped sum, one\nproduct per layer", BLUE, 3.2)
+    arrow(axes, (8.3, 2.75), (8.3, low + 0.55))
+    axes.plot([13.05, 13.25, 13.25], [top, top, low], color=FAINT, linewidth=1.6)
+    arrow(axes, (13.25, low), (9.98, low), "a and g once more")
     box(axes, 4.5, low, "+ noise, once", ORANGE, 2.4)
     arrow(axes, (6.65, low), (5.75, low))
-    box(axes, 1.3, low, "/ public\\nconstant", PALE)
+    box(axes, 1.3, low, "/ public\nconstant", PALE)
     arrow(axes, (3.25, low), (2.4, low))
     axes.text(1.3, 2.0, "released", ha="center", color=ORANGE)
-    axes.text(12.0, 1.7, "not private until\\nnoise is added", ha="center", color=FAINT, fontsize=11)
+    axes.text(4.5, 2.0, "private from here on", ha="center", color=ORANGE, fontsize=11)
     return figure
 
 
@@ -85,7 +88,7 @@ def kept() -> Any:
     t, d, p = 100, 768, 768
     figure, panels = plt.subplots(1, 3, figsize=(10, 4), layout="constrained", sharey=True)
     what = {
-        "ghost": ([("a", t, d), ("g", t, p), ("a aT, g gT", t, 2 * t)], "norm from two Gram matrices"),
+        "ghost": ([("a", t, d), ("g", t, p)], "norm from two Gram matrices, T x T"),
         "fused": ([("a", t, d), ("g", t, p)], "gradient formed tile by tile, not kept"),
         "store": ([("gradient", d, p)], "a and g are freed; the gradient is kept"),
     }
@@ -95,12 +98,20 @@ def kept() -> Any:
             size = rows * columns / 1000
             shade = ROUTES[route] + ("ff" if bottom == 0 else "aa")
             axes.bar([0], [size], bottom=bottom, color=shade, width=0.5, edgecolor="white")
-            axes.text(0.32, bottom + size / 2, f"{name}\\n{rows} x {columns}", va="center", fontsize=11, color=INK)
+            axes.text(
+                0.32,
+                bottom + size / 2,
+                f"{name}: {rows} x {columns}",
+                va="center",
+                fontsize=11,
+                color=INK,
+            )
             bottom += size
         axes.set(title=route, xlim=(-0.5, 1.3), xticks=[], xlabel=note)
         axes.xaxis.label.set_size(10)
         quiet(axes, "y")
     panels[0].set_ylabel("thousand numbers per example")
+    figure.suptitle(f"a dense layer with T = {t}, d = p = {d}", fontsize=12)
     return figure
 
 
@@ -113,7 +124,9 @@ def cost_against_t() -> Any:
             costs = [LayerCost(1, int(t), d, p, 4, 4) for t in lengths]
             extra = [c.extra_flops(route) / (6 * c.t * d * p) for c in costs]
             axes.plot(lengths, extra, color=ROUTES[route], linewidth=2.4, label=route)
-        axes.set(xscale="log", yscale="log", xlabel="T, positions per example", title=f"d = {d}, p = {p}")
+        axes.set(
+            xscale="log", yscale="log", xlabel="T, positions per example", title=f"d = {d}, p = {p}"
+        )
         quiet(axes)
     panels[0].set_ylabel("flops added / plain layer")
     panels[0].legend(frameon=False)
