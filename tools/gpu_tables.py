@@ -62,7 +62,8 @@ KERNELS = {  # part of the mangled name: (label, threads of a block)
 def usage() -> dict[tuple[str, str], tuple[int, int]]:
     """From (kernel, architecture) to registers and bytes of shared memory."""
     entry = re.compile(
-        r"Compiling entry function '(\S+)' for '(sm_\d+a?)'.*?Used (\d+) registers([^\n]*)", re.DOTALL
+        r"Compiling entry function '(\S+)' for '(sm_\d+a?)'.*?Used (\d+) registers([^\n]*)",
+        re.DOTALL,
     )
     found = {}
     for log in LOGS.glob("*.resources.txt"):
