@@ -81,8 +81,8 @@ PROGRAM := kernels:kernels_benchmark
 bench-program: setup ## run one benchmark; PROGRAM=ops:dense_benchmark BENCH="--budget 1" selects
 	@$(BAZEL_RUN) //benchmarks/$(PROGRAM) -- $(BENCH)
 
-wheel: setup ## build a wheel into dist/, install it into a new environment and use it there
-	@tools/check_wheel.sh
+wheel: setup ## build source archive and wheels into dist/, check them in new environments
+	@$(PY) tools/wheels.py
 
 wheel-cuda: setup ## build the wheel with the module for GPUs into dist/ (needs nvcc)
 	@$(PY) tools/cuda_wheel.py
