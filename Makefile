@@ -87,8 +87,8 @@ gpu-day: setup ## all that needs a GPU, and one report in out/gpu-day; REHEARSE=
 docs: setup ## build the site into build/docs/html, in an environment of its own (.venv-docs, 1 GB); DOCS=--shots adds pictures
 	@$(PY) tools/docs.py $(DOCS)
 
-wheel: setup ## build a wheel into dist/, install it into a new environment and use it there
-	@tools/check_wheel.sh
+wheel: setup ## build source archive and wheels into dist/, check them in new environments
+	@$(PY) tools/wheels.py
 
 wheel-cuda: setup ## build the wheel with the module for GPUs into dist/ (needs nvcc)
 	@$(PY) tools/cuda_wheel.py

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 WITH_CUDA = os.environ.get("BK_JAX_WITH_CUDA", "") not in ("", "0")
+# From 3.12 on one module serves that Python and all later ones (see third_party/python.bzl).
+STABLE_ABI = sys.version_info >= (3, 12) and not sysconfig.get_config_var("Py_GIL_DISABLED")
 NO_NATIVE = os.environ.get("BK_JAX_NO_NATIVE", "") not in ("", "0")
 
 
@@ -38,9 +41,15 @@ atexit.register(shutil.rmtree, BUILD_BASE, ignore_errors=True)
 
 MODULES = [] if NO_NATIVE else ["_cpu"] + ["_cuda"] * WITH_CUDA
 
-# With an extension the wheel is for one platform and one Python; without, it is for all.
+OPTIONS = {"build": {"build_base": BUILD_BASE}}
+if MODULES and STABLE_ABI:
+    OPTIONS["bdist_wheel"] = {"py_limited_api": "cp312"}
+
+# With an extension the wheel is for one platform, and one Python or 3.12 and later; without, for all.
 setup(
-    ext_modules=[Extension(f"bk_jax.{name}", sources=[]) for name in MODULES],
+    ext_modules=[
+        Extension(f"bk_jax.{name}", sources=[], py_limited_api=STABLE_ABI) for name in MODULES
+    ],
     cmdclass={"build_ext": BazelBuild},
-    options={"build": {"build_base": BUILD_BASE}},
+    options=OPTIONS,
 )

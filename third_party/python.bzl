@@ -11,7 +11,9 @@ def folder(package):
 print(sysconfig.get_paths()["include"])
 print(folder("jaxlib") + "/include")
 print(folder("nanobind"))
-print(sysconfig.get_config_var("EXT_SUFFIX"))
+# From 3.12 on nanobind can do with the stable ABI: one module for that Python and all later ones.
+stable = sys.version_info >= (3, 12) and not sysconfig.get_config_var("Py_GIL_DISABLED")
+print(".abi3.so" if stable else sysconfig.get_config_var("EXT_SUFFIX"))
 """
 
 _BUILD = """
@@ -53,7 +55,7 @@ cc_library(
     defines = [
         "NB_COMPACT_ASSERTIONS",
         "NB_DOMAIN=bk_jax",
-    ],
+    ] + {stable_abi},
     includes = [
         "nanobind/ext/robin_map/include",
         "nanobind/include",
@@ -76,7 +78,9 @@ def _python_environment_impl(repository_ctx):
     repository_ctx.symlink(python_include, "python")
     repository_ctx.symlink(jaxlib_include, "jaxlib")
     repository_ctx.symlink(nanobind, "nanobind")
-    repository_ctx.file("BUILD", _BUILD.replace("{python}", str(python)))
+    stable_abi = ["Py_LIMITED_API=0x030C0000"] if ext_suffix == ".abi3.so" else []
+    build = _BUILD.replace("{python}", str(python)).replace("{stable_abi}", repr(stable_abi))
+    repository_ctx.file("BUILD", build)
     repository_ctx.file("defs.bzl", "EXT_SUFFIX = \"%s\"\n" % ext_suffix)
 
 python_environment = repository_rule(

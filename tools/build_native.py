@@ -28,6 +28,16 @@ bk_jax: error: the native module could not be built; Bazel's messages are above.
   Without native code:      set BK_JAX_NO_NATIVE=1 and install again (works, but slower)."""
 
 
+def stable_abi() -> bool:
+    """Whether one module serves this Python and all later ones; so does third_party/python.bzl."""
+    return sys.version_info >= (3, 12) and not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+def suffix() -> str:
+    """How the file of a module ends."""
+    return ".abi3.so" if stable_abi() else str(sysconfig.get_config_var("EXT_SUFFIX"))
+
+
 def build(module: str, *, scratch: Path | None) -> Path:
     """Builds a module and returns the file; `scratch` keeps Bazel's state out of ours."""
     startup: list[str] = []
@@ -36,7 +46,7 @@ def build(module: str, *, scratch: Path | None) -> Path:
         startup = ["--batch", f"--output_base={scratch}"]
         flags += ["--symlink_prefix=/"]  # no bazel-bin and the like
     result = bazel.run("build", *flags, f"//xla_plugin:{module}", startup=startup, quiet=True)
-    name = module + sysconfig.get_config_var("EXT_SUFFIX")
+    name = module + suffix()
     built = [path for path in result.outputs() if path.name == name]
     if result.exit_code != 0 or not built:
         sys.exit(FAILED)

@@ -3,10 +3,10 @@
     python tools/peers.py [jax] [torch]
 
 Each is made from its lock, requirements-peers-*.lock, if it is not there or the lock changed. The first
-takes 1 GB; it also holds transformers, for Hugging Face's Flax classes, and Keras and pytest, for
-tests/peers. The second takes 5 GB: torch does not load without the CUDA libraries that its wheel names.
-Who has a CPU wheel of the same version (PIP_FIND_LINKS, PIP_INDEX_URL) still gets those libraries,
-unused.
+takes 1.5 GB; it also holds transformers, for Hugging Face's Flax classes, Keras, keras-hub, Grain,
+datasets and pytest, for tests/peers, and dm-haiku. The second takes 5 GB: torch does not load without
+the CUDA libraries that its wheel names. Who has a CPU wheel of the same version (PIP_FIND_LINKS,
+PIP_INDEX_URL) still gets those libraries, unused.
 """
 
 from __future__ import annotations

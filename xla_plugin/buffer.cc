@@ -5,9 +5,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "xla_plugin/text.h"
 
 namespace bk {
 
@@ -23,37 +21,41 @@ int64_t Buffer::Bytes() const {
 std::string TypeString(ffi::DataType type) {
   std::ostringstream name;
   name << type;
-  return absl::AsciiStrToLower(name.str());
+  std::string text = name.str();
+  for (char& c : text) {
+    if ('A' <= c && c <= 'Z') c += 'a' - 'A';
+  }
+  return text;
 }
 
 std::string ShapeString(ffi::DataType type, const std::vector<int64_t>& dims) {
-  return absl::StrCat(TypeString(type), "[", absl::StrJoin(dims, ","), "]");
+  return StrCat(TypeString(type), "[", StrJoin(dims, ","), "]");
 }
 
 std::string ShapeString(const Buffer& buffer) {
   return ShapeString(buffer.type, {buffer.dims.begin(), buffer.dims.end()});
 }
 
-absl::Status Mismatch(const Named& what, const std::string& expected,
-                      const std::string& got) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      what.operation, ": ", what.name, ": expected ", expected, ", got ", got));
+Status Mismatch(const Named& what, const std::string& expected,
+                const std::string& got) {
+  return InvalidArgumentError(StrCat(what.operation, ": ", what.name,
+                                     ": expected ", expected, ", got ", got));
 }
 
-absl::Status CheckRank(const Buffer& buffer, size_t rank) {
-  if (buffer.dims.size() == rank) return absl::OkStatus();
-  return Mismatch(buffer, absl::StrCat("rank ", rank), ShapeString(buffer));
+Status CheckRank(const Buffer& buffer, size_t rank) {
+  if (buffer.dims.size() == rank) return OkStatus();
+  return Mismatch(buffer, StrCat("rank ", rank), ShapeString(buffer));
 }
 
-absl::Status CheckShape(const Buffer& buffer, ffi::DataType type,
-                        const std::vector<int64_t>& dims) {
+Status CheckShape(const Buffer& buffer, ffi::DataType type,
+                  const std::vector<int64_t>& dims) {
   const bool same = std::equal(buffer.dims.begin(), buffer.dims.end(),
                                dims.begin(), dims.end());
-  if (same && buffer.type == type) return absl::OkStatus();
+  if (same && buffer.type == type) return OkStatus();
   return Mismatch(buffer, ShapeString(type, dims), ShapeString(buffer));
 }
 
-absl::Status CheckExamples(const Buffer& buffer, const Buffer& first) {
+Status CheckExamples(const Buffer& buffer, const Buffer& first) {
   if (buffer.dims.size() == 0) {
     return Mismatch(buffer, "an axis of examples", ShapeString(buffer));
   }
@@ -74,7 +76,7 @@ std::string Alternatives(const std::vector<ffi::DataType>& types) {
   std::string text = TypeString(types.front());
   for (size_t i = 1; i < types.size(); ++i) {
     const char* between = i + 1 < types.size() ? ", " : " or ";
-    absl::StrAppend(&text, between, TypeString(types[i]));
+    text += between + TypeString(types[i]);
   }
   return text;
 }

@@ -9,14 +9,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "custom_calls/element.h"
 #include "xla/ffi/api/ffi.h"
-
-#define BK_RETURN_IF_ERROR(expression)                    \
-  if (absl::Status status = (expression); !status.ok()) { \
-    return status;                                        \
-  }
+#include "xla_plugin/status.h"
 
 namespace bk {
 
@@ -70,16 +65,16 @@ std::string ShapeString(ffi::DataType type, const std::vector<int64_t>& dims);
 std::string ShapeString(const Buffer& buffer);
 
 // InvalidArgument: "<operation>: <name>: expected <expected>, got <got>".
-absl::Status Mismatch(const Named& what, const std::string& expected,
-                      const std::string& got);
+Status Mismatch(const Named& what, const std::string& expected,
+                const std::string& got);
 
-absl::Status CheckRank(const Buffer& buffer, size_t rank);
-absl::Status CheckShape(const Buffer& buffer, ffi::DataType type,
-                        const std::vector<int64_t>& dims);
+Status CheckRank(const Buffer& buffer, size_t rank);
+Status CheckShape(const Buffer& buffer, ffi::DataType type,
+                  const std::vector<int64_t>& dims);
 
 // An array with an axis of examples, of the type of `first` and with as many
 // examples, whatever follows.
-absl::Status CheckExamples(const Buffer& buffer, const Buffer& first);
+Status CheckExamples(const Buffer& buffer, const Buffer& first);
 
 // Length of a vector, 0 if it is none; whoever owns it checks its shape.
 int64_t LengthOf(const Buffer& buffer);
@@ -105,8 +100,8 @@ std::string Alternatives(const std::vector<ffi::DataType>& types);
 
 // Calls call(TypeTag<T>()) for the type of the buffer's elements.
 template <class Call, class... T>
-absl::Status ForType(Types<T...> /*types*/, const Buffer& buffer, Call&& call) {
-  absl::Status status;
+Status ForType(Types<T...> /*types*/, const Buffer& buffer, Call&& call) {
+  Status status;
   const bool known =
       ((buffer.type == kDataType<T> && (status = call(TypeTag<T>()), true)) ||
        ...);

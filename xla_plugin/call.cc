@@ -1,6 +1,6 @@
 #include "xla_plugin/call.h"
 
-#include "absl/strings/str_cat.h"
+#include "xla_plugin/text.h"
 
 namespace bk {
 namespace {
@@ -27,9 +27,9 @@ std::vector<Buffer> TakeRest(const std::vector<Buffer>& buffers, size_t* index,
   return rest;
 }
 
-absl::Status CheckCount(Named what, size_t expected, size_t got) {
-  if (expected == got) return absl::OkStatus();
-  return Mismatch(what, absl::StrCat(expected), absl::StrCat(got));
+Status CheckCount(Named what, size_t expected, size_t got) {
+  if (expected == got) return OkStatus();
+  return Mismatch(what, StrCat(expected), StrCat(got));
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ std::vector<Buffer> Call::Results(const char* name) {
   return TakeRest(frame_.results, &results_, {operation_, name});
 }
 
-absl::Status Call::CheckCounts() const {
+Status Call::CheckCounts() const {
   BK_RETURN_IF_ERROR(CheckCount({operation_, "number of operands"}, operands_,
                                 frame_.operands.size()));
   return CheckCount({operation_, "number of results"}, results_,

@@ -12,9 +12,9 @@
 #include <variant>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "xla/ffi/api/ffi.h"
 #include "xla_plugin/buffer.h"
+#include "xla_plugin/status.h"
 
 namespace bk {
 
@@ -70,7 +70,7 @@ class Call {
   std::vector<Buffer> Results(const char* name);
 
   // Whether the frame has what was taken from it, and nothing else.
-  absl::Status CheckCounts() const;
+  Status CheckCounts() const;
 
  protected:
   const Attributes& attributes_;

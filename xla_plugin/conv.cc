@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "xla_plugin/text.h"
 
 namespace bk {
 namespace {
@@ -13,8 +13,7 @@ constexpr int64_t kMaxWindow = int64_t{1} << 31;
 
 }  // namespace
 
-absl::Status ConvCall::ReadTriple(const char* name, int64_t low,
-                                  int64_t (&to)[3]) {
+Status ConvCall::ReadTriple(const char* name, int64_t low, int64_t (&to)[3]) {
   const auto values = attributes_.IntegerList(name);
   if (!values.has_value() || values->size() != 3) {
     return Mismatch(Attribute(name), "an attribute of three 64-bit integers",
@@ -24,16 +23,15 @@ absl::Status ConvCall::ReadTriple(const char* name, int64_t low,
     to[axis] = (*values)[axis];
     if (to[axis] < low || to[axis] >= kMaxWindow) {
       return Mismatch(Attribute(name),
-                      absl::StrCat("integers from ", low, " to 2^31"),
-                      absl::StrCat(to[axis]));
+                      StrCat("integers from ", low, " to 2^31"),
+                      StrCat(to[axis]));
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Spatial dimensions that are missing in front have size 1.
-absl::Status ConvCall::ReadImages(const Buffer& x, const Buffer& g,
-                                  int64_t batch) {
+Status ConvCall::ReadImages(const Buffer& x, const Buffer& g, int64_t batch) {
   const size_t rank = x.dims.size();
   if (rank < 3 || rank > 5) {
     return Mismatch(x, "rank 3, 4 or 5", ShapeString(x));
@@ -45,7 +43,7 @@ absl::Status ConvCall::ReadImages(const Buffer& x, const Buffer& g,
   shape.batch = batch;
   shape.images = batch == 0 ? 0 : x.dims[0] / batch;
   if (shape.images * batch != x.dims[0]) {
-    return Mismatch(x, absl::StrCat("the same images for ", batch, " examples"),
+    return Mismatch(x, StrCat("the same images for ", batch, " examples"),
                     ShapeString(x));
   }
   for (size_t axis = 0; axis < 3; ++axis) {
@@ -53,26 +51,25 @@ absl::Status ConvCall::ReadImages(const Buffer& x, const Buffer& g,
     shape.in[axis] = missing ? 1 : x.dims[axis + rank - 4];
     shape.out[axis] = missing ? 1 : g.dims[axis + rank - 4];
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ConvCall::ReadGroups(int64_t channels, int64_t outputs) {
+Status ConvCall::ReadGroups(int64_t channels, int64_t outputs) {
   const std::optional<int64_t> groups = attributes_.Integer("groups");
   if (!groups.has_value() || *groups < 1 || channels % *groups != 0 ||
       outputs % *groups != 0) {
     return Mismatch(
         Attribute("groups"),
-        absl::StrCat("a positive divisor of ", channels, " and ", outputs),
-        groups.has_value() ? absl::StrCat(*groups) : "none");
+        StrCat("a positive divisor of ", channels, " and ", outputs),
+        groups.has_value() ? StrCat(*groups) : "none");
   }
   shape.groups = *groups;
   shape.cin = channels / *groups;
   shape.cout = outputs / *groups;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status ConvCall::ReadShape(const Buffer& x, const Buffer& g,
-                                 int64_t batch) {
+Status ConvCall::ReadShape(const Buffer& x, const Buffer& g, int64_t batch) {
   BK_RETURN_IF_ERROR(ReadImages(x, g, batch));
   BK_RETURN_IF_ERROR(ReadTriple("kernel", 0, shape.kernel));
   BK_RETURN_IF_ERROR(ReadTriple("stride", 1, shape.stride));

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "custom_calls/shapes.h"
 #include "xla_plugin/call.h"
+#include "xla_plugin/status.h"
 
 namespace bk {
 
@@ -17,16 +17,16 @@ struct ConvCall : Call {
 
   // Images x [B * images, spatial..., C] and g [B * images, spatial'..., O]
   // with one to three spatial dimensions, and the window from the attributes.
-  absl::Status ReadShape(const Buffer& x, const Buffer& g, int64_t batch);
+  Status ReadShape(const Buffer& x, const Buffer& g, int64_t batch);
 
   // [lead..., kD, kH, kW, cin, groups * cout]
   std::vector<int64_t> KernelDims(std::vector<int64_t> lead) const;
 
  private:
-  absl::Status ReadImages(const Buffer& x, const Buffer& g, int64_t batch);
-  absl::Status ReadGroups(int64_t channels, int64_t outputs);
+  Status ReadImages(const Buffer& x, const Buffer& g, int64_t batch);
+  Status ReadGroups(int64_t channels, int64_t outputs);
   // Three integers in [low, 2^31).
-  absl::Status ReadTriple(const char* name, int64_t low, int64_t (&to)[3]);
+  Status ReadTriple(const char* name, int64_t low, int64_t (&to)[3]);
 };
 
 }  // namespace bk

@@ -6,13 +6,13 @@
 #include <map>
 #include <string_view>
 
-#include "absl/status/status.h"
 #include "custom_calls/cpu/isa/dispatch.h"
 #include "custom_calls/parallel.h"
 #include "xla/ffi/api/ffi.h"
 #include "xla_plugin/call.h"
 #include "xla_plugin/ffi_frame.h"
 #include "xla_plugin/parallel_for.h"
+#include "xla_plugin/status.h"
 
 namespace bk {
 
@@ -30,20 +30,20 @@ struct Cpu {
 
 struct CpuTarget {
   XLA_FFI_Handler* handler;
-  absl::Status (*run)(const CallFrame& frame, const Cpu& cpu);
+  Status (*run)(const CallFrame& frame, const Cpu& cpu);
 };
 
 // All operations that are linked in, by name.
 std::map<std::string_view, CpuTarget>& CpuTargets();
 
 template <class Operation>
-absl::Status RunOnCpu(const CallFrame& frame, const Cpu& cpu) {
+Status RunOnCpu(const CallFrame& frame, const Cpu& cpu) {
   Operation operation(Operation::kName, frame);
   BK_RETURN_IF_ERROR(operation.CheckCounts());
   BK_RETURN_IF_ERROR(operation.Check());
   return ForType(typename Operation::Types(), operation.Typed(), [&](auto tag) {
     operation.template OnCpu<typename decltype(tag)::Type>(cpu);
-    return absl::OkStatus();
+    return OkStatus();
   });
 }
 

@@ -2,9 +2,9 @@
 #ifndef BK_JAX_XLA_PLUGIN_CUBLAS_H_
 #define BK_JAX_XLA_PLUGIN_CUBLAS_H_
 
-#include "absl/status/status.h"
 #include "custom_calls/cuda/cublas/dense.h"
 #include "xla_plugin/call.h"
+#include "xla_plugin/status.h"
 
 namespace bk {
 
@@ -12,9 +12,8 @@ namespace bk {
 bool AsksForTf32(const Attributes& attributes);
 
 // "<operation>: cuBLAS error 13 (the library's words) at <file>:<line>".
-absl::Status CublasStatus(const char* operation,
-                          const cuda::LibraryStatus& library, const char* file,
-                          int line);
+Status CublasStatus(const char* operation, const cuda::LibraryStatus& library,
+                    const char* file, int line);
 
 }  // namespace bk
 

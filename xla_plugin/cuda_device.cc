@@ -1,7 +1,7 @@
 #include "xla_plugin/cuda_device.h"
 
-#include "absl/strings/str_cat.h"
 #include "custom_calls/cuda/runtime.h"
+#include "xla_plugin/text.h"
 
 namespace bk {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 constexpr int kOldestMajor = 8;
 
 std::string VersionString(int version) {
-  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+  return StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 }  // namespace
@@ -21,19 +21,18 @@ std::string ProblemOf(const CudaVersions& versions,
                       const std::vector<CudaDevice>& devices) {
   if (versions.driver == 0) return "no CUDA driver";
   if (versions.driver / 1000 < versions.runtime / 1000) {
-    return absl::StrCat("the driver is for CUDA ",
-                        VersionString(versions.driver),
-                        ", and this build needs one for CUDA ",
-                        versions.runtime / 1000, ".0 or newer: update it");
+    return StrCat("the driver is for CUDA ", VersionString(versions.driver),
+                  ", and this build needs one for CUDA ",
+                  versions.runtime / 1000, ".0 or newer: update it");
   }
   if (devices.empty()) return "no CUDA device";
   for (size_t k = 0; k < devices.size(); ++k) {
     const CudaDevice& device = devices[k];
     if (device.major >= kOldestMajor) continue;
-    return absl::StrCat("device ", k, ", ", device.name,
-                        ", has compute capability ", device.major, ".",
-                        device.minor, ", and the kernels need ", kOldestMajor,
-                        ".0 or newer: hide it with CUDA_VISIBLE_DEVICES");
+    return StrCat("device ", k, ", ", device.name, ", has compute capability ",
+                  device.major, ".", device.minor, ", and the kernels need ",
+                  kOldestMajor,
+                  ".0 or newer: hide it with CUDA_VISIBLE_DEVICES");
   }
   return "";
 }

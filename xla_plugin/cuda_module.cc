@@ -50,7 +50,7 @@ int64_t WorkspaceBytes(const std::string& target,
   const bk::CallFrame frame = {ToBuffers(operands), ToBuffers(results),
                                attributes};
   int64_t bytes = 0;
-  const absl::Status status =
+  const bk::Status status =
       bk::CudaTargets().at(target).workspace_bytes(frame, &bytes);
   if (!status.ok()) throw std::invalid_argument(std::string(status.message()));
   return bytes;

@@ -1,6 +1,6 @@
 #include "xla_plugin/cuda_target.h"
 
-#include "absl/strings/str_cat.h"
+#include "xla_plugin/text.h"
 
 namespace bk {
 
@@ -16,20 +16,20 @@ std::map<std::string_view, CudaTarget>& CudaTargets() {
   return *targets;
 }
 
-absl::Status CudaStatus(const char* operation, cudaError_t error,
-                        const char* file, int line) {
-  if (error == cudaSuccess) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat(operation, ": CUDA error ", static_cast<int>(error), " (",
-                   cudaGetErrorString(error), ") at ", file, ":", line));
+Status CudaStatus(const char* operation, cudaError_t error, const char* file,
+                  int line) {
+  if (error == cudaSuccess) return OkStatus();
+  return InternalError(
+      StrCat(operation, ": CUDA error ", static_cast<int>(error), " (",
+             cudaGetErrorString(error), ") at ", file, ":", line));
 }
 
-absl::Status CheckWorkspace(const Buffer& workspace, int64_t bytes) {
+Status CheckWorkspace(const Buffer& workspace, int64_t bytes) {
   const auto dims = workspace.dims;
   if (workspace.type == ffi::U8 && dims.size() == 1 && dims[0] >= bytes) {
-    return absl::OkStatus();
+    return OkStatus();
   }
-  return Mismatch(workspace, absl::StrCat("u8[n] with n >= ", bytes),
+  return Mismatch(workspace, StrCat("u8[n] with n >= ", bytes),
                   ShapeString(workspace));
 }
 

@@ -15,11 +15,11 @@
 #include <string_view>
 #include <type_traits>
 
-#include "absl/status/status.h"
 #include "custom_calls/cuda/runtime.h"
 #include "xla/ffi/api/ffi.h"
 #include "xla_plugin/call.h"
 #include "xla_plugin/ffi_frame.h"
+#include "xla_plugin/status.h"
 
 // The status of a launcher, with operation, file and line.
 #define BK_CUDA_STATUS(call) ::bk::CudaStatus(kName, call, __FILE__, __LINE__)
@@ -38,21 +38,21 @@ struct Gpu {
 struct CudaTarget {
   XLA_FFI_Handler* handler;
   XLA_FFI_Handler* initialize;
-  absl::Status (*run)(const CallFrame& frame, cudaStream_t stream);
+  Status (*run)(const CallFrame& frame, cudaStream_t stream);
   // Makes a run with a frame like this one launch and nothing else.
-  absl::Status (*load)(const CallFrame& frame);
+  Status (*load)(const CallFrame& frame);
   // For a frame without workspace. 0: the call has none; at least 1 otherwise.
-  absl::Status (*workspace_bytes)(const CallFrame& frame, int64_t* bytes);
+  Status (*workspace_bytes)(const CallFrame& frame, int64_t* bytes);
 };
 
 // All operations that are linked in, by name.
 std::map<std::string_view, CudaTarget>& CudaTargets();
 
-absl::Status CudaStatus(const char* operation, cudaError_t error,
-                        const char* file, int line);
+Status CudaStatus(const char* operation, cudaError_t error, const char* file,
+                  int line);
 
 // u8[n] with n >= bytes.
-absl::Status CheckWorkspace(const Buffer& workspace, int64_t bytes);
+Status CheckWorkspace(const Buffer& workspace, int64_t bytes);
 
 template <class Operation, class = void>
 inline constexpr bool kHasWorkspace = false;
@@ -61,7 +61,7 @@ inline constexpr bool kHasWorkspace<
     Operation, std::void_t<decltype(&Operation::WorkspaceBytes)>> = true;
 
 template <class Operation>
-absl::Status WorkspaceBytes(const CallFrame& frame, int64_t* bytes) {
+Status WorkspaceBytes(const CallFrame& frame, int64_t* bytes) {
   *bytes = 0;
   if constexpr (kHasWorkspace<Operation>) {
     Operation operation(Operation::kName, frame);
@@ -69,11 +69,11 @@ absl::Status WorkspaceBytes(const CallFrame& frame, int64_t* bytes) {
     BK_RETURN_IF_ERROR(operation.Check());
     *bytes = std::max<int64_t>(operation.WorkspaceBytes(), 1);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 template <class Operation>
-absl::Status RunOnCuda(const CallFrame& frame, cudaStream_t stream) {
+Status RunOnCuda(const CallFrame& frame, cudaStream_t stream) {
   Operation operation(Operation::kName, frame);
   Buffer workspace;
   if constexpr (kHasWorkspace<Operation>) {
@@ -91,7 +91,7 @@ absl::Status RunOnCuda(const CallFrame& frame, cudaStream_t stream) {
 }
 
 template <class Operation>
-absl::Status LoadOnCuda(const CallFrame& frame) {
+Status LoadOnCuda(const CallFrame& frame) {
   const cuda::LoadingOnly loading;
   return RunOnCuda<Operation>(frame, /*stream=*/nullptr);
 }

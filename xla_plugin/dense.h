@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "absl/status/status.h"
 #include "custom_calls/shapes.h"
 #include "xla_plugin/call.h"
+#include "xla_plugin/status.h"
 
 namespace bk {
 
@@ -19,15 +19,14 @@ struct Rows {
 
 // Reads the shape [B, N, T, width], or [B * T, width] when there is one
 // weight: so XLA's own dots read activations, and it stores them once for all.
-absl::Status ReadRows(const Buffer& buffer, int64_t batch, Rows* rows);
+Status ReadRows(const Buffer& buffer, int64_t batch, Rows* rows);
 
 // The same number of rows as `first`, of the same type and rank.
-absl::Status ReadSameRows(const Buffer& buffer, const Buffer& first,
-                          int64_t* width);
+Status ReadSameRows(const Buffer& buffer, const Buffer& first, int64_t* width);
 
 // sq_norm and sq_norm_upper [batch], for operands like this one.
-absl::Status CheckNorms(int64_t batch, const Buffer& operand,
-                        const Buffer& sq_norm, const Buffer& sq_norm_upper);
+Status CheckNorms(int64_t batch, const Buffer& operand, const Buffer& sq_norm,
+                  const Buffer& sq_norm_upper);
 
 // An operation on activations and output gradients.
 struct DenseCall : Call {
@@ -37,7 +36,7 @@ struct DenseCall : Call {
   DenseShape shape = {};
 
   const Buffer& Typed() const { return a; }
-  absl::Status ReadShape(int64_t batch);
+  Status ReadShape(int64_t batch);
 };
 
 // The same with norms of gradients as results.
@@ -46,7 +45,7 @@ struct DenseNormCall : DenseCall {
   Buffer sq_norm = Result("sq_norm");              // [B]
   Buffer sq_norm_upper = Result("sq_norm_upper");  // [B]
 
-  absl::Status Check();
+  Status Check();
 };
 
 }  // namespace bk

@@ -1,7 +1,5 @@
 #include "xla_plugin/ffi_frame.h"
 
-#include <string>
-
 namespace bk {
 namespace {
 
@@ -24,13 +22,6 @@ CallFrame FfiFrame(const ffi::RemainingArgs& operands,
     frame.results.push_back(ToBuffer(**results.get<ffi::AnyBuffer>(i)));
   }
   return frame;
-}
-
-ffi::Error ToFfiError(const absl::Status& status) {
-  if (status.ok()) return ffi::Error::Success();
-  // The codes of the FFI are Abseil's.
-  return ffi::Error(static_cast<ffi::ErrorCode>(status.code()),
-                    std::string(status.message()));
 }
 
 }  // namespace bk

@@ -10,11 +10,11 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "xla/ffi/api/ffi.h"
 #include "xla_plugin/call.h"
 #include "xla_plugin/parallel_for.h"
+#include "xla_plugin/status.h"
+#include "xla_plugin/text.h"
 
 namespace bk {
 
@@ -45,17 +45,15 @@ CallFrame FfiFrame(const ffi::RemainingArgs& operands,
                    const ffi::RemainingRets& results,
                    const Attributes& attributes);
 
-ffi::Error ToFfiError(const absl::Status& status);
-
 // Runs the status-returning body of a handler; nothing it throws gets out.
 template <class Body>
 ffi::Error Guarded(const char* operation, Body&& body) {
   try {
-    return ToFfiError(std::forward<Body>(body)());
+    return Status(std::forward<Body>(body)()).ffi_error();
   } catch (const std::exception& error) {
-    return ffi::Error::Internal(absl::StrCat(operation, ": ", error.what()));
+    return ffi::Error::Internal(StrCat(operation, ": ", error.what()));
   } catch (...) {
-    return ffi::Error::Internal(absl::StrCat(operation, ": unknown exception"));
+    return ffi::Error::Internal(StrCat(operation, ": unknown exception"));
   }
 }
 

@@ -4,19 +4,18 @@
 #include <limits>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "xla_plugin/text.h"
 
 namespace bk {
 namespace {
 
 std::string Listed(ffi::Span<const int64_t> sizes) {
-  return absl::StrCat("(", absl::StrJoin(sizes, ","), ")");
+  return StrCat("(", StrJoin(sizes, ","), ")");
 }
 
 }  // namespace
 
-absl::Status NoiseCall::ReadWord(const char* name, uint32_t* word) const {
+Status NoiseCall::ReadWord(const char* name, uint32_t* word) const {
   const auto value = attributes_.Integer(name);
   if (!value.has_value()) {
     return Mismatch(Attribute(name), "an integer attribute", "none");
@@ -24,8 +23,8 @@ absl::Status NoiseCall::ReadWord(const char* name, uint32_t* word) const {
   return CheckWord(name, *value, word);
 }
 
-absl::Status NoiseCall::ReadWords(const char* name,
-                                  std::vector<uint32_t>* words) const {
+Status NoiseCall::ReadWords(const char* name,
+                            std::vector<uint32_t>* words) const {
   const auto values = attributes_.IntegerList(name);
   if (!values.has_value()) {
     return Mismatch(Attribute(name), "an attribute of int64 numbers", "none");
@@ -34,19 +33,19 @@ absl::Status NoiseCall::ReadWords(const char* name,
   for (size_t k = 0; k < values->size(); ++k) {
     BK_RETURN_IF_ERROR(CheckWord(name, (*values)[k], &(*words)[k]));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status NoiseCall::CheckWord(const char* name, int64_t value,
-                                  uint32_t* word) const {
+Status NoiseCall::CheckWord(const char* name, int64_t value,
+                            uint32_t* word) const {
   if (value < 0 || value > std::numeric_limits<uint32_t>::max()) {
-    return Mismatch(Attribute(name), "0 <= value < 2^32", absl::StrCat(value));
+    return Mismatch(Attribute(name), "0 <= value < 2^32", StrCat(value));
   }
   *word = static_cast<uint32_t>(value);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
-absl::Status BlockNoiseCall::CheckArrays(const std::vector<int64_t>& terms) {
+Status BlockNoiseCall::CheckArrays(const std::vector<int64_t>& terms) {
   std::vector<int64_t> keys = terms;
   keys.push_back(kKeyWords);
   BK_RETURN_IF_ERROR(ReadWord("stream", &stream));
@@ -58,25 +57,24 @@ absl::Status BlockNoiseCall::CheckArrays(const std::vector<int64_t>& terms) {
   return ReadWhole();
 }
 
-absl::Status BlockNoiseCall::ReadWhole() {
+Status BlockNoiseCall::ReadWhole() {
   const auto sizes = attributes_.IntegerList("whole");
   if (!sizes.has_value()) {
     return Mismatch(Attribute("whole"), "an attribute of int64 sizes", "none");
   }
   whole = *sizes;
-  if (whole.size() == x.dims.size()) return absl::OkStatus();
-  return Mismatch(Attribute("whole"), absl::StrCat(x.dims.size(), " sizes"),
-                  absl::StrCat(whole.size()));
+  if (whole.size() == x.dims.size()) return OkStatus();
+  return Mismatch(Attribute("whole"), StrCat(x.dims.size(), " sizes"),
+                  StrCat(whole.size()));
 }
 
-absl::Status BlockNoiseCall::CheckBlock(
-    const std::vector<int64_t>& offset) const {
+Status BlockNoiseCall::CheckBlock(const std::vector<int64_t>& offset) const {
   int64_t elements = 1;
   for (size_t k = 0; k < offset.size(); ++k) {
     if (offset[k] < 0 || offset[k] > whole[k] - x.dims[k]) {
       return Mismatch(start,
-                      absl::StrCat("a block of size ", Listed(x.dims),
-                                   " within whole=", Listed(whole)),
+                      StrCat("a block of size ", Listed(x.dims),
+                             " within whole=", Listed(whole)),
                       Listed(offset));
     }
     if (__builtin_mul_overflow(elements, std::max<int64_t>(whole[k], 1),
@@ -85,7 +83,7 @@ absl::Status BlockNoiseCall::CheckBlock(
                       Listed(whole));
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 NoiseStream NoiseCall::StreamOf(const uint32_t* key, uint32_t stream,

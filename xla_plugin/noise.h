@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "custom_calls/noise.h"
 #include "xla_plugin/call.h"
+#include "xla_plugin/status.h"
 
 namespace bk {
 
@@ -17,17 +17,17 @@ struct NoiseCall : Call {
 
   // A word of the nonce: an attribute, because it is known when a program is
   // traced and the same on every device.
-  absl::Status ReadWord(const char* name, uint32_t* word) const;
+  Status ReadWord(const char* name, uint32_t* word) const;
 
   // The same for several arrays.
-  absl::Status ReadWords(const char* name, std::vector<uint32_t>* words) const;
+  Status ReadWords(const char* name, std::vector<uint32_t>* words) const;
 
   // On CPUs, where a key can be read.
   static NoiseStream StreamOf(const uint32_t* key, uint32_t stream,
                               uint32_t domain);
 
  private:
-  absl::Status CheckWord(const char* name, int64_t value, uint32_t* word) const;
+  Status CheckWord(const char* name, int64_t value, uint32_t* word) const;
 };
 
 // Noise for x, the block at `start` of an array of shape `whole`. `start` is an
@@ -45,14 +45,14 @@ struct BlockNoiseCall : NoiseCall {
   const Buffer& Typed() const { return x; }
 
   // All but where the block lies; the noise of each of `terms` has a key.
-  absl::Status CheckArrays(const std::vector<int64_t>& terms);
+  Status CheckArrays(const std::vector<int64_t>& terms);
 
   // offset + size <= whole in every dimension, and positions fit into 63 bits.
   // An overlap would use noise twice, so nothing is clamped.
-  absl::Status CheckBlock(const std::vector<int64_t>& offset) const;
+  Status CheckBlock(const std::vector<int64_t>& offset) const;
 
  private:
-  absl::Status ReadWhole();
+  Status ReadWhole();
 };
 
 }  // namespace bk

@@ -5,14 +5,14 @@
 //     static constexpr char kName[] = "bk_ghost_norm";  // of the target
 //     using Call::Call;
 //     Buffer a = Operand("a"), ...;        // the signature, see call.h
-//     absl::Status Check();                // all that memory safety rests on
+//     Status Check();                // all that memory safety rests on
 //     const Buffer& Typed() const;         // the one whose elements are T
 //     using Types = Floats;                // what T may be; this is the
 //     default
 //
 //     template <class T> void OnCpu(const Cpu&);            // for CPUs
 //
-//     template <class T> absl::Status OnCuda(const Gpu&);   // for GPUs
+//     template <class T> Status OnCuda(const Gpu&);   // for GPUs
 //     int64_t WorkspaceBytes() const;                       // if it needs one
 //   };
 //   const Registration<GhostNormCall> kRegistration;

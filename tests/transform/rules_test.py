@@ -245,9 +245,27 @@ def test_a_dynamic_slice_of_one_row_is_a_lookup():
     assert (use.kind, use.sizes, use.clamps) == ("lookup", (1, 1, 4, 3), True)
 
 
+@pytest.mark.parametrize(
+    ("start", "rows"), [(0, [0, 1, 2]), (1, [1, 2, 3]), (3, [1, 2, 3]), (-5, [0, 1, 2])]
+)
+def test_a_dynamic_slice_of_several_rows_is_a_lookup_of_each(start, rows):
+    """As position tables are read; a slice that would not fit is moved, as XLA does."""
+    use = lookup_use(lambda w, i: lax.dynamic_slice_in_dim(w, i[0], 3).sum(), [0])
+    assert (use.kind, use.sizes, use.clamps) == ("lookup", (1, 3, 4, 3), True)
+    np.testing.assert_array_equal(use.record([TABLE, np.int32(start), np.int32(0)]), rows)
+    read = lax.dynamic_slice_in_dim(jnp.asarray(TABLE), start if start >= 0 else 0, 3)
+    np.testing.assert_array_equal(TABLE[rows], read)
+
+
+def test_a_table_that_is_read_as_a_whole_is_a_lookup_of_its_rows():
+    use = lookup_use(lambda w, i: lax.dynamic_slice_in_dim(w, i[0], 4).sum(), [0])
+    assert use.sizes == (1, 4, 4, 3)
+    np.testing.assert_array_equal(use.record([TABLE, np.int32(2), np.int32(0)]), range(4))
+
+
 OTHER_GATHERS = {
     "two indices": lambda w, i: w[i, i].sum(),
-    "several rows": lambda w, i: lax.dynamic_slice_in_dim(w, i[0], 2).sum(),
+    "a part of some rows": lambda w, i: lax.dynamic_slice(w, (i[0], 0), (2, 2)).sum(),
     "one per row": lambda w, i: jnp.take_along_axis(w, jnp.tile(i, 2)[:, None], axis=1).sum(),
     "vmapped": lambda w, i: jax.vmap(lambda row, j: row[j])(w, jnp.tile(i[:1], 4)).sum(),
 }

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "custom_calls/cuda/cublas/library.h"
 #include "custom_calls/cuda/cublas/product.h"
 #include "gtest/gtest.h"
@@ -18,6 +17,7 @@
 #include "tests/xla_plugin/run_cpu.h"
 #include "tests/xla_plugin/run_cuda.h"
 #include "xla_plugin/cuda_target.h"
+#include "xla_plugin/status.h"
 
 namespace bk {
 namespace {
@@ -97,9 +97,9 @@ TEST_F(CublasTest, GradientsAreOneBatchOfProducts) {
   g.Fill(2);
   ASSERT_EQ(
       RunCpu("bk_per_sample_grad", {a, g}, {cpu_grad, cpu_norm, cpu_upper}),
-      absl::OkStatus());
+      OkStatus());
   ASSERT_EQ(RunCuda("bk_per_sample_grad", {a, g}, {grad, norm, upper}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(grad.values(), cpu_grad.values());
   EXPECT_EQ(norm.values(), cpu_norm.values());
   for (int i = 0; i < 3; ++i) {
@@ -136,9 +136,9 @@ TEST_F(CublasTest, GradientsOfSixteenBits) {
     State().calls.clear();
     ASSERT_EQ(
         RunCpu("bk_per_sample_grad", {a, g}, {cpu_grad, cpu_norm, cpu_upper}),
-        absl::OkStatus());
+        OkStatus());
     ASSERT_EQ(RunCuda("bk_per_sample_grad", {a, g}, {grad, norm, upper}),
-              absl::OkStatus());
+              OkStatus());
     EXPECT_EQ(grad.values(), cpu_grad.values());
     EXPECT_EQ(norm.values(), cpu_norm.values());
     EXPECT_EQ(State().calls.size(), 1);
@@ -174,8 +174,8 @@ class CublasSumTest : public CublasTest,
       if (add) all.emplace_back(sum);
       return all;
     };
-    ASSERT_EQ(RunCpu(name, operands(cpu_sum_), {cpu_sum_}), absl::OkStatus());
-    ASSERT_EQ(RunCuda(name, operands(sum_), {sum_}), absl::OkStatus());
+    ASSERT_EQ(RunCpu(name, operands(cpu_sum_), {cpu_sum_}), OkStatus());
+    ASSERT_EQ(RunCuda(name, operands(sum_), {sum_}), OkStatus());
     EXPECT_EQ(sum_.values(), cpu_sum_.values());
   }
 
@@ -231,7 +231,7 @@ class CublasCallTest : public CublasTest {
     g_.Fill(2);
     factor_.Fill(3);
   }
-  absl::Status Sum(const MapAttributes::Map& map = {}) {
+  Status Sum(const MapAttributes::Map& map = {}) {
     return RunCuda("bk_clipped_gemm", {a_, factor_, g_}, {sum_}, map);
   }
   Device a_{kF32, {6, 32}, "a"}, g_{kF32, {6, 32}, "g"};
@@ -241,8 +241,8 @@ class CublasCallTest : public CublasTest {
 // The order of additions is fixed: no reduction as parts get ready, and the
 // algorithm of the first call for all others.
 TEST_F(CublasCallTest, TheAlgorithmIsChosenOnce) {
-  ASSERT_EQ(Sum(), absl::OkStatus());
-  ASSERT_EQ(Sum(), absl::OkStatus());
+  ASSERT_EQ(Sum(), OkStatus());
+  ASSERT_EQ(Sum(), OkStatus());
   EXPECT_EQ(State().calls.size(), 2);
   EXPECT_EQ(State().heuristics, 1);
   EXPECT_EQ(State().handles, 1);
@@ -251,32 +251,32 @@ TEST_F(CublasCallTest, TheAlgorithmIsChosenOnce) {
 }
 
 TEST_F(CublasCallTest, Tf32IsAskedFor) {
-  ASSERT_EQ(Sum({{"tf32", int64_t{1}}}), absl::OkStatus());
+  ASSERT_EQ(Sum({{"tf32", int64_t{1}}}), OkStatus());
   ASSERT_EQ(State().calls.size(), 1);
   EXPECT_EQ(State().calls[0].compute_type, CUBLAS_COMPUTE_32F_FAST_TF32);
 }
 
 TEST_F(CublasCallTest, WithoutAnAlgorithmOurKernelsDoIt) {
-  ASSERT_EQ(Sum(), absl::OkStatus());
+  ASSERT_EQ(Sum(), OkStatus());
   const std::vector<float> expected = sum_.values();
   State().no_algorithm = true;
   State().calls.clear();
   cuda::UseCublas(FindCublas({false, {Folder()}}).functions);
-  ASSERT_EQ(Sum(), absl::OkStatus());
+  ASSERT_EQ(Sum(), OkStatus());
   EXPECT_EQ(sum_.values(), expected);
   EXPECT_TRUE(State().calls.empty());
 }
 
 TEST_F(CublasCallTest, AnAlgorithmMayNotNeedMoreThanThereIs) {
   State().needed_bytes = cuda::kProductScratchBytes + 1;
-  ASSERT_EQ(Sum(), absl::OkStatus());
+  ASSERT_EQ(Sum(), OkStatus());
   EXPECT_TRUE(State().calls.empty());
 }
 
 TEST_F(CublasCallTest, ErrorsNameTheOperation) {
   State().failure = CUBLAS_STATUS_EXECUTION_FAILED;
   const auto status = Sum();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()),
               ContainsRegex("bk_clipped_gemm: cuBLAS error 13 .execution "
                             "failed. at .*ops/clipped_gemm.cc:[0-9]+"));
@@ -285,7 +285,7 @@ TEST_F(CublasCallTest, ErrorsNameTheOperation) {
 TEST_F(CublasCallTest, SmallProductsAreOurs) {
   Device a(kF32, {6, 31}), sum(kF32, {31, 32});
   ASSERT_EQ(RunCuda("bk_clipped_gemm", {a.Fill(1), factor_, g_}, {sum}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_TRUE(State().calls.empty());
 }
 

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "custom_calls/noise.h"
 #include "gtest/gtest.h"
 #include "tests/xla_plugin/buffers.h"
@@ -19,6 +18,7 @@
 #include "tests/xla_plugin/run_cuda.h"
 #include "xla_plugin/cuda_device.h"
 #include "xla_plugin/cuda_target.h"
+#include "xla_plugin/status.h"
 
 namespace bk {
 namespace {
@@ -41,21 +41,19 @@ class CudaHandlersTest : public testing::Test {
 
 TEST_F(CudaHandlersTest, Norms) {
   ASSERT_EQ(RunCpu("bk_ghost_norm", {a_, g_}, {cpu_norm_, cpu_upper_}),
-            absl::OkStatus());
-  ASSERT_EQ(RunCuda("bk_ghost_norm", {a_, g_}, {norm_, upper_}),
-            absl::OkStatus());
+            OkStatus());
+  ASSERT_EQ(RunCuda("bk_ghost_norm", {a_, g_}, {norm_, upper_}), OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 
-  ASSERT_EQ(RunCuda("bk_direct_norm", {a_, g_}, {norm_, upper_}),
-            absl::OkStatus());
+  ASSERT_EQ(RunCuda("bk_direct_norm", {a_, g_}, {norm_, upper_}), OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 
   Device grad(kF32, {2, 1, 4, 5}), cpu_grad(kF32, {2, 1, 4, 5});
   ASSERT_EQ(
       RunCpu("bk_per_sample_grad", {a_, g_}, {cpu_grad, cpu_norm_, cpu_upper_}),
-      absl::OkStatus());
+      OkStatus());
   ASSERT_EQ(RunCuda("bk_per_sample_grad", {a_, g_}, {grad, norm_, upper_}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
   EXPECT_EQ(grad.values(), cpu_grad.values());
 }
@@ -63,20 +61,18 @@ TEST_F(CudaHandlersTest, Norms) {
 TEST_F(CudaHandlersTest, Sums) {
   Device sum(kF32, {4, 5}), cpu_sum(kF32, {4, 5});
   ASSERT_EQ(RunCpu("bk_clipped_gemm", {a_, factor_, g_}, {cpu_sum}),
-            absl::OkStatus());
-  ASSERT_EQ(RunCuda("bk_clipped_gemm", {a_, factor_, g_}, {sum}),
-            absl::OkStatus());
+            OkStatus());
+  ASSERT_EQ(RunCuda("bk_clipped_gemm", {a_, factor_, g_}, {sum}), OkStatus());
   EXPECT_EQ(sum.values(), cpu_sum.values());
   ASSERT_EQ(RunCuda("bk_clipped_gemm_add", {a_, factor_, g_, sum}, {sum}),
-            absl::OkStatus());
+            OkStatus());
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(sum.values()[i], 2 * cpu_sum.values()[i]);
   }
   Device x(kF32, {2, 7}), out(kF32, {7}), cpu_out(kF32, {7});
   x.Fill(4);
-  ASSERT_EQ(RunCpu("bk_weighted_sum", {factor_, x}, {cpu_out}),
-            absl::OkStatus());
-  ASSERT_EQ(RunCuda("bk_weighted_sum", {factor_, x}, {out}), absl::OkStatus());
+  ASSERT_EQ(RunCpu("bk_weighted_sum", {factor_, x}, {cpu_out}), OkStatus());
+  ASSERT_EQ(RunCuda("bk_weighted_sum", {factor_, x}, {out}), OkStatus());
   EXPECT_EQ(out.values(), cpu_out.values());
 }
 
@@ -88,7 +84,7 @@ TEST_F(CudaHandlersTest, ClipFactors) {
   padding.data<bool>()[1] = true;
   ASSERT_EQ(RunCuda("bk_clip_factor", {squares, clip_norm, padding},
                     {norm_, upper_}, {{"clipping", "abadi"}}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(norm_.values(), std::vector<float>({0.5, 0}));
   EXPECT_EQ(upper_.values(), std::vector<float>({5, 5}));
 }
@@ -115,7 +111,7 @@ TEST_F(CudaHandlersTest, ErrorsNameOperationAndOperand) {
 TEST_F(CudaHandlersTest, ErrorsOfLaunchesNameOperationFileAndLine) {
   TestBuffer nowhere(kF32, {6, 4});  // of which the emulated device has no part
   const auto status = RunCuda("bk_ghost_norm", {nowhere, g_}, {norm_, upper_});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()),
               testing::ContainsRegex("bk_ghost_norm: CUDA error 719 .*at "
                                      ".*ops/ghost_norm.cc:[0-9]+"));
@@ -131,22 +127,22 @@ TEST_F(CudaHandlersTest, RecordingNeedsLoadedKernels) {
                           .at("bk_weighted_sum")
                           .run({{factor_, x}, {out}, none}, nullptr);
   emulator::SetRecording(false);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
 }
 
 TEST_F(CudaHandlersTest, EmptyBatchesLaunchSomething) {
   Device none(kF32, {0}), a(kF32, {0, 1, 3, 4}), g(kF32, {0, 1, 3, 5});
   Device norm(kF32, {0}), upper(kF32, {0}), sum(kF32, {4, 5});
-  ASSERT_EQ(RunCuda("bk_ghost_norm", {a, g}, {norm, upper}), absl::OkStatus());
-  ASSERT_EQ(RunCuda("bk_clipped_gemm", {a, none, g}, {sum}), absl::OkStatus());
+  ASSERT_EQ(RunCuda("bk_ghost_norm", {a, g}, {norm, upper}), OkStatus());
+  ASSERT_EQ(RunCuda("bk_clipped_gemm", {a, none, g}, {sum}), OkStatus());
   EXPECT_EQ(sum.values(), std::vector<float>(20, 0));
   Device nothing(kF32, {2, 0}), no_sum(kF32, {0});
   ASSERT_EQ(RunCuda("bk_weighted_sum", {factor_, nothing}, {no_sum}),
-            absl::OkStatus());
+            OkStatus());
   Device key(ffi::U32, {8}), words(ffi::U32, {0});
   ASSERT_EQ(RunCuda("bk_chacha_bits", {key}, {words},
                     {{"stream", 2}, {"domain", kNoiseDomain}}),
-            absl::OkStatus());
+            OkStatus());
 }
 
 TEST(CudaDeviceTest, SaysWhatIsMissing) {
@@ -205,9 +201,9 @@ class CudaLookupTest : public CudaHandlersTest {
 TEST_F(CudaLookupTest, Norms) {
   ASSERT_EQ(
       RunCpu("bk_embedding_norm", {ids_, grads_}, {cpu_norm_, cpu_upper_}),
-      absl::OkStatus());
+      OkStatus());
   ASSERT_EQ(RunCuda("bk_embedding_norm", {ids_, grads_}, {norm_, upper_}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 }
 
@@ -215,19 +211,19 @@ TEST_F(CudaLookupTest, Sums) {
   Device sum(kF32, {4, 5}), cpu_sum(kF32, {4, 5});
   ASSERT_EQ(RunCpu("bk_clipped_scatter",
                    {ids_, factor_, grads_, cpu_sum.Fill(6)}, {cpu_sum}),
-            absl::OkStatus());
+            OkStatus());
   ASSERT_EQ(RunCuda("bk_clipped_scatter", {ids_, factor_, grads_, sum.Fill(6)},
                     {sum}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(sum.values(), cpu_sum.values());
 }
 
 TEST_F(CudaLookupTest, TiedCrossTerms) {
   ASSERT_EQ(
       RunCpu("bk_tied_cross", {a_, g_, ids_, grads_}, {cpu_norm_, cpu_upper_}),
-      absl::OkStatus());
+      OkStatus());
   ASSERT_EQ(RunCuda("bk_tied_cross", {a_, g_, ids_, grads_}, {norm_, upper_}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 }
 
@@ -238,10 +234,10 @@ TEST_F(CudaHandlersTest, Noise) {
   start.data<int32_t>()[1] = 7;
   ASSERT_EQ(RunCpu("bk_gaussian", {a_, key, stddev, start}, {cpu_out},
                    {{"stream", 2}, {"whole", Dims{6, 11}}}),
-            absl::OkStatus());
+            OkStatus());
   ASSERT_EQ(RunCuda("bk_gaussian", {a_, key, stddev, start}, {out},
                     {{"stream", 2}, {"whole", Dims{6, 11}}}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(out.values(), cpu_out.values());
   const auto status = RunCuda("bk_gaussian", {a_, key, stddev, start}, {out},
                               {{"stream", 2}, {"whole", Dims{6, 3}}});
@@ -251,10 +247,10 @@ TEST_F(CudaHandlersTest, Noise) {
   Device words(ffi::U32, {9}), cpu_words(ffi::U32, {9});
   ASSERT_EQ(RunCpu("bk_chacha_bits", {key}, {cpu_words},
                    {{"stream", 2}, {"domain", kNoiseDomain}}),
-            absl::OkStatus());
+            OkStatus());
   ASSERT_EQ(RunCuda("bk_chacha_bits", {key}, {words},
                     {{"stream", 2}, {"domain", kNoiseDomain}}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_TRUE(std::equal(words.data<uint32_t>(), words.data<uint32_t>() + 9,
                          cpu_words.data<uint32_t>()));
 }
@@ -273,20 +269,19 @@ TEST_F(CudaHandlersTest, Convolutions) {
   Device grad(kF32, {2, 1, 2, 3, 1, 4}), cpu_grad(kF32, {2, 1, 2, 3, 1, 4});
   ASSERT_EQ(
       RunCpu("bk_conv_grad", {x, y}, {cpu_grad, cpu_norm_, cpu_upper_}, window),
-      absl::OkStatus());
+      OkStatus());
   ASSERT_EQ(RunCuda("bk_conv_grad", {x, y}, {grad, norm_, upper_}, window),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(grad.values(), cpu_grad.values());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
   ASSERT_EQ(RunCuda("bk_conv_norm", {x, y}, {norm_, upper_}, window),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(norm_.values(), cpu_norm_.values());
 
   Device sum(kF32, {2, 3, 1, 4}), cpu_sum(kF32, {2, 3, 1, 4});
   ASSERT_EQ(RunCpu("bk_conv_sum", {x, factor_, y}, {cpu_sum}, window),
-            absl::OkStatus());
-  ASSERT_EQ(RunCuda("bk_conv_sum", {x, factor_, y}, {sum}, window),
-            absl::OkStatus());
+            OkStatus());
+  ASSERT_EQ(RunCuda("bk_conv_sum", {x, factor_, y}, {sum}, window), OkStatus());
   EXPECT_EQ(sum.values(), cpu_sum.values());
 }
 

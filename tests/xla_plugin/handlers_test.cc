@@ -290,9 +290,9 @@ TEST(PerSampleHandlersTest, NameOperationOperandExpectedAndGot) {
 TEST(AfterHandlerTest, GivesBackWhatCame) {
   TestBuffer x(ffi::F32, {2}), other(ffi::S32, {3}), out(ffi::F32, {2});
   x.data<float>()[1] = 5;
-  EXPECT_EQ(RunCpu("bk_after", {x, other, other}, {out}), absl::OkStatus());
+  EXPECT_EQ(RunCpu("bk_after", {x, other, other}, {out}), OkStatus());
   EXPECT_EQ(out.data<float>()[1], 5);
-  EXPECT_EQ(RunCpu("bk_after", {x}, {x}), absl::OkStatus());
+  EXPECT_EQ(RunCpu("bk_after", {x}, {x}), OkStatus());
   EXPECT_EQ(x.data<float>()[1], 5);
   EXPECT_EQ(RunCpu("bk_after", {x}, {other}).message(),
             "bk_after: out: expected f32[2], got s32[3]");
@@ -328,20 +328,20 @@ TEST(BufferTest, ConvertsToPointersToItsOwnTypeOnly) {
 }
 
 TEST(GuardedTest, NothingThrownGetsOut) {
-  const ffi::Error known = Guarded(
-      "bk_x", []() -> absl::Status { throw std::runtime_error("broken"); });
+  const ffi::Error known =
+      Guarded("bk_x", []() -> Status { throw std::runtime_error("broken"); });
   EXPECT_EQ(known.message(), "bk_x: broken");
   const ffi::Error memory =
-      Guarded("bk_x", []() -> absl::Status { throw std::bad_alloc(); });
+      Guarded("bk_x", []() -> Status { throw std::bad_alloc(); });
   EXPECT_TRUE(memory.failure());
-  const ffi::Error unknown = Guarded("bk_x", []() -> absl::Status { throw 3; });
+  const ffi::Error unknown = Guarded("bk_x", []() -> Status { throw 3; });
   EXPECT_EQ(unknown.message(), "bk_x: unknown exception");
 }
 
 TEST(GuardedTest, StatusKeepsItsCode) {
-  EXPECT_TRUE(Guarded("bk_x", [] { return absl::OkStatus(); }).success());
+  EXPECT_TRUE(Guarded("bk_x", [] { return OkStatus(); }).success());
   const ffi::Error error =
-      Guarded("bk_x", [] { return absl::InvalidArgumentError("no"); });
+      Guarded("bk_x", [] { return InvalidArgumentError("no"); });
   EXPECT_EQ(error.errc(), ffi::ErrorCode::kInvalidArgument);
   EXPECT_EQ(error.message(), "no");
 }

@@ -95,14 +95,14 @@ TEST(GaussiansHandlerTest, IsTheNoiseOfEachArray) {
   *stddev.data<float>() = 3;
   ASSERT_EQ(RunCpu("bk_gaussian", {x, key, stddev, start}, {noise},
                    {{"stream", 7}, {"whole", std::vector<int64_t>{2, 3}}}),
-            absl::OkStatus());
-  EXPECT_EQ(run({y, x}, {y, x}, {0, 7}), absl::OkStatus());
+            OkStatus());
+  EXPECT_EQ(run({y, x}, {y, x}, {0, 7}), OkStatus());
   EXPECT_NE(*y.data<float>(), 0);
   for (int i = 0; i < 6; ++i) {
     EXPECT_NE(x.data<float>()[i], 0);
     EXPECT_EQ(x.data<float>()[i], noise.data<float>()[i]);
   }
-  EXPECT_EQ(run({}, {}, {}), absl::OkStatus());
+  EXPECT_EQ(run({}, {}, {}), OkStatus());
   EXPECT_EQ(run({y, x}, {y, x}, {0}).message(),
             "bk_gaussians: streams: expected one for each array and result, "
             "got 1 for 2 and 2");
@@ -207,7 +207,7 @@ TEST_F(NoisyUpdateHandlerTest, DrawsTheNoiseOfItsStreams) {
   *stddev.data<float>() = numbers_.data<float>()[0] = 3;
   ASSERT_EQ(RunCpu("bk_gaussian", {sum, key_, stddev, start}, {noise},
                    {{"stream", 7}, {"whole", std::vector<int64_t>{2, 3}}}),
-            absl::OkStatus());
+            OkStatus());
   EXPECT_EQ(Run({y_, sum, y_, x}, {y_, x}, "sgd", {0, 7}), "");
   for (int i = 0; i < 6; ++i) {
     EXPECT_NE(x.data<float>()[i], 0);

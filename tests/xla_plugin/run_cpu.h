@@ -4,17 +4,16 @@
 
 #include <vector>
 
-#include "absl/status/status.h"
 #include "custom_calls/cpu/isa/dispatch.h"
 #include "custom_calls/parallel.h"
 #include "xla_plugin/cpu_target.h"
+#include "xla_plugin/status.h"
 
 namespace bk {
 
-inline absl::Status RunCpu(const char* target,
-                           const std::vector<Buffer>& operands,
-                           const std::vector<Buffer>& results,
-                           const MapAttributes::Map& map = {}) {
+inline Status RunCpu(const char* target, const std::vector<Buffer>& operands,
+                     const std::vector<Buffer>& results,
+                     const MapAttributes::Map& map = {}) {
   const MapAttributes attributes(map);
   SerialParallel serial;
   return CpuTargets().at(target).run({operands, results, attributes},

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "gtest/gtest.h"
 #include "tests/xla_plugin/buffers.h"
 #include "xla_plugin/cuda_target.h"
+#include "xla_plugin/status.h"
 
 // The kernels that are linked run on the CPU and look at every access;
 // who includes this is compiled with CUDA's own headers, as the handlers are.
@@ -53,10 +53,9 @@ class Device : public TestBuffer {
 };
 
 // Runs an operation with a workspace of exactly the size that it asks for.
-inline absl::Status RunCuda(const char* name,
-                            const std::vector<Buffer>& operands,
-                            const std::vector<Buffer>& results,
-                            const MapAttributes::Map& map = {}) {
+inline Status RunCuda(const char* name, const std::vector<Buffer>& operands,
+                      const std::vector<Buffer>& results,
+                      const MapAttributes::Map& map = {}) {
   const MapAttributes attributes(map);
   CallFrame frame = {operands, results, attributes};
   const CudaTarget& target = CudaTargets().at(name);
@@ -71,7 +70,7 @@ inline absl::Status RunCuda(const char* name,
   BK_RETURN_IF_ERROR(target.load(frame));
   EXPECT_EQ(emulator::Launches(), launches) << name;
   emulator::SetRecording(true);
-  const absl::Status status = target.run(frame, /*stream=*/nullptr);
+  const Status status = target.run(frame, /*stream=*/nullptr);
   emulator::SetRecording(false);
   if (status.ok()) {
     EXPECT_GT(emulator::Launches(), launches) << name;

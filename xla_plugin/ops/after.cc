@@ -18,7 +18,7 @@ struct AfterCall : Call {
 
   const Buffer& Typed() const { return x; }
 
-  absl::Status Check() {
+  Status Check() {
     return CheckShape(out, x.type, {x.dims.begin(), x.dims.end()});
   }
 

@@ -18,7 +18,7 @@ struct BandedGaussianCall : BlockNoiseCall {
   using Types = bk::Types<float, double>;
   std::vector<int64_t> offset;
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(CheckRank(stddev, 1));
     BK_RETURN_IF_ERROR(CheckArrays({stddev.dims[0]}));
     const int32_t* first = start;

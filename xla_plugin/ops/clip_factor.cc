@@ -35,7 +35,7 @@ struct ClipFactorCall : Call {
 
   const Buffer& Typed() const { return sq_norms; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadClipping());
     BK_RETURN_IF_ERROR(CheckRank(sq_norms, 2));
     shape = {sq_norms.dims[0], sq_norms.dims[1]};
@@ -46,7 +46,7 @@ struct ClipFactorCall : Call {
     return CheckShape(norm, type, {shape.batch});
   }
 
-  absl::Status ReadClipping() {
+  Status ReadClipping() {
     const auto name = attributes_.String("clipping");
     if (!name.has_value()) {
       return Mismatch(Attribute("clipping"), "a string attribute", "none");
@@ -58,12 +58,12 @@ struct ClipFactorCall : Call {
                       "'" + std::string(*name) + "'");
     }
     clipping = *parsed;
-    return absl::OkStatus();
+    return OkStatus();
   }
 
 #if defined(BK_PLATFORM_CUDA)
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return BK_CUDA_STATUS(cuda::ClipFactor<T>(shape, clipping, sq_norms,
                                               clip_norm, is_padding, factor,
                                               norm, gpu.stream));

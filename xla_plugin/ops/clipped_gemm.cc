@@ -33,7 +33,7 @@ struct GemmCall : Call {
     return {shape.weights, shape.m, shape.n};
   }
 
-  absl::Status CheckGemm(const Buffer& sum) {
+  Status CheckGemm(const Buffer& sum) {
     Rows rows;
     BK_RETURN_IF_ERROR(ReadRows(lhs, LengthOf(factor), &rows));
     shape = {rows.batch, rows.weights, rows.positions, rows.width, 0};
@@ -58,8 +58,8 @@ struct GemmCall : Call {
 
   // By cublasLt, if the elements are float32 and it can; by our kernels.
   template <class T>
-  absl::Status Run(const char* name, const Gpu& gpu, bool accumulate,
-                   const Buffer& sum) const {
+  Status Run(const char* name, const Gpu& gpu, bool accumulate,
+             const Buffer& sum) const {
     if constexpr (std::is_same_v<T, float>) {
       const cuda::LibrarySum library = LibrarySum(accumulate);
       if (cuda::CanSum(library)) {
@@ -82,13 +82,13 @@ struct ClippedGemmCall : GemmCall {
   using GemmCall::GemmCall;
   Buffer sum = Result("sum");  // [N, m, n], or [m, n]
 
-  absl::Status Check() { return CheckGemm(sum); }
+  Status Check() { return CheckGemm(sum); }
 
 #if defined(BK_PLATFORM_CUDA)
   int64_t WorkspaceBytes() const { return GemmWorkspaceBytes(false); }
 
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return Run<T>(kName, gpu, /*accumulate=*/false, sum);
   }
 #else
@@ -106,7 +106,7 @@ struct ClippedGemmAddCall : GemmCall {
   Buffer initial = Operand("initial");  // like sum
   Buffer sum = Result("sum");           // [N, m, n], or [m, n]
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(CheckGemm(sum));
     return CheckShape(initial, sum.type, SumDims());
   }
@@ -115,7 +115,7 @@ struct ClippedGemmAddCall : GemmCall {
   int64_t WorkspaceBytes() const { return GemmWorkspaceBytes(true); }
 
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     BK_RETURN_IF_ERROR(BK_CUDA_STATUS(gpu.StartFrom(initial, sum)));
     return Run<T>(kName, gpu, /*accumulate=*/true, sum);
   }

@@ -25,7 +25,7 @@ struct ClippedScatterCall : Call {
 
   const Buffer& Typed() const { return g; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadLookup(ids, g, &shape));
     BK_RETURN_IF_ERROR(CheckRank(initial, 2));
     shape.rows = initial.dims[0];
@@ -41,7 +41,7 @@ struct ClippedScatterCall : Call {
   }
 
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     BK_RETURN_IF_ERROR(BK_CUDA_STATUS(gpu.StartFrom(initial, sum)));
     return BK_CUDA_STATUS(cuda::ClippedScatter<T>(shape, ids, factor, g, sum,
                                                   gpu.workspace, gpu.stream));

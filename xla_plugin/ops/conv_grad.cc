@@ -28,20 +28,20 @@ struct ConvNormCall : ConvCall {
 
   const Buffer& Typed() const { return x; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadShape(x, g, LengthOf(sq_norm)));
     BK_RETURN_IF_ERROR(ReadForm());
     return CheckNorms(shape.batch, x, sq_norm, sq_norm_upper);
   }
 
-  absl::Status ReadForm() {
+  Status ReadForm() {
     const auto form = attributes_.String("form");
     if (!form.has_value() || (*form != "direct" && *form != "pixel_gram")) {
       return Mismatch(Attribute("form"), "\"direct\" or \"pixel_gram\"",
                       form.has_value() ? std::string(*form) : "none");
     }
     pixel_gram = *form == "pixel_gram";
-    return absl::OkStatus();
+    return OkStatus();
   }
 
 #if defined(BK_PLATFORM_CUDA)
@@ -49,7 +49,7 @@ struct ConvNormCall : ConvCall {
 
   // There is one form here, the direct one, whatever the attribute asks for.
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return BK_CUDA_STATUS(cuda::ConvNorm<T>(shape, x, g, sq_norm, sq_norm_upper,
                                             gpu.workspace, gpu.stream));
   }
@@ -73,7 +73,7 @@ struct ConvGradCall : ConvCall {
 
   const Buffer& Typed() const { return x; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadShape(x, g, LengthOf(sq_norm)));
     BK_RETURN_IF_ERROR(
         CheckShape(grad, AccumulatorType(x), KernelDims({shape.batch})));
@@ -84,7 +84,7 @@ struct ConvGradCall : ConvCall {
   int64_t WorkspaceBytes() const { return cuda::ConvNormWorkspaceBytes(shape); }
 
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return BK_CUDA_STATUS(cuda::ConvGrad<T>(
         shape, x, g, grad, sq_norm, sq_norm_upper, gpu.workspace, gpu.stream));
   }
@@ -107,7 +107,7 @@ struct ConvSumCall : ConvCall {
 
   const Buffer& Typed() const { return x; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadShape(x, g, LengthOf(factor)));
     const ffi::DataType type = AccumulatorType(x);
     BK_RETURN_IF_ERROR(CheckShape(factor, type, {shape.batch}));
@@ -121,7 +121,7 @@ struct ConvSumCall : ConvCall {
   int64_t WorkspaceBytes() const { return cuda::ConvSumWorkspaceBytes(shape); }
 
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return BK_CUDA_STATUS(
         cuda::ConvSum<T>(shape, x, factor, g, sum, gpu.workspace, gpu.stream));
   }

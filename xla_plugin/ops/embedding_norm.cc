@@ -24,7 +24,7 @@ struct EmbeddingNormCall : Call {
 
   const Buffer& Typed() const { return g; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadLookup(ids, g, &shape));
     return CheckNorms(shape.batch, g, sq_norm, sq_norm_upper);
   }
@@ -35,7 +35,7 @@ struct EmbeddingNormCall : Call {
   }
 
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return BK_CUDA_STATUS(cuda::EmbeddingNorm<T>(
         shape, ids, g, sq_norm, sq_norm_upper, gpu.workspace, gpu.stream));
   }

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "xla_plugin/noise.h"
 #include "xla_plugin/operation.h"
+#include "xla_plugin/text.h"
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/gaussian.h"
 #else
@@ -20,7 +20,7 @@ struct GaussianCall : BlockNoiseCall {
   static constexpr char kName[] = "bk_gaussian";
   using BlockNoiseCall::BlockNoiseCall;
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(CheckArrays({}));
     return ReadBlock();
   }
@@ -29,30 +29,29 @@ struct GaussianCall : BlockNoiseCall {
   cuda::NoiseBlock block = {};
 
   // All but where it starts: that is in device memory, and the kernel checks.
-  absl::Status ReadBlock() {
+  Status ReadBlock() {
     const size_t rank = x.dims.size();
     if (rank > cuda::kMaxNoiseRank) {
       return Mismatch(
-          x,
-          absl::StrCat("at most ", cuda::kMaxNoiseRank, " dimensions on a GPU"),
+          x, StrCat("at most ", cuda::kMaxNoiseRank, " dimensions on a GPU"),
           ShapeString(x));
     }
     BK_RETURN_IF_ERROR(CheckBlock(std::vector<int64_t>(rank, 0)));
     block.rank = static_cast<int>(rank);
     std::copy(x.dims.begin(), x.dims.end(), block.size);
     std::copy(whole.begin(), whole.end(), block.whole);
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return BK_CUDA_STATUS(cuda::Gaussian<T>(
         block, {stream, kNoiseDomain}, x, key, stddev, start, out, gpu.stream));
   }
 #else
   std::vector<int64_t> offset;
 
-  absl::Status ReadBlock() {
+  Status ReadBlock() {
     const int32_t* first = start;
     offset.assign(first, first + x.dims.size());
     return CheckBlock(offset);
@@ -80,7 +79,7 @@ struct ChachaBitsCall : NoiseCall {
 
   const Buffer& Typed() const { return words; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadWord("stream", &stream));
     BK_RETURN_IF_ERROR(ReadWord("domain", &domain));
     BK_RETURN_IF_ERROR(CheckShape(key, ffi::U32, {kKeyWords}));
@@ -90,7 +89,7 @@ struct ChachaBitsCall : NoiseCall {
 
 #if defined(BK_PLATFORM_CUDA)
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return BK_CUDA_STATUS(cuda::ChachaWords({stream, domain}, key, 0,
                                             words.dims[0], words, gpu.stream));
   }

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "custom_calls/cpu/noise/gaussian.h"
 #include "xla_plugin/noise.h"
 #include "xla_plugin/operation.h"
+#include "xla_plugin/text.h"
 
 namespace bk {
 namespace {
@@ -24,21 +24,21 @@ struct GaussiansCall : NoiseCall {
 
   const Buffer& Typed() const { return stddev; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadWords("streams", &streams));
     BK_RETURN_IF_ERROR(CheckShape(key, ffi::U32, {kKeyWords}));
     BK_RETURN_IF_ERROR(CheckShape(stddev, ffi::F32, {}));
     if (x.size() != streams.size() || out.size() != streams.size()) {
       return Mismatch(
           Attribute("streams"), "one for each array and result",
-          absl::StrCat(streams.size(), " for ", x.size(), " and ", out.size()));
+          StrCat(streams.size(), " for ", x.size(), " and ", out.size()));
     }
     for (size_t i = 0; i < x.size(); ++i) {
       const std::vector<int64_t> dims(x[i].dims.begin(), x[i].dims.end());
       BK_RETURN_IF_ERROR(CheckShape(x[i], ffi::F32, dims));
       BK_RETURN_IF_ERROR(CheckShape(out[i], ffi::F32, dims));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   template <class T>

@@ -21,7 +21,7 @@ struct GhostNormCall : DenseNormCall {
   }
 
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return BK_CUDA_STATUS(cuda::GhostNorm<T>(
         shape, a, g, gpu.workspace, sq_norm, sq_norm_upper, gpu.stream));
   }

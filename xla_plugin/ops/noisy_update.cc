@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "xla_plugin/noise.h"
 #include "xla_plugin/operation.h"
+#include "xla_plugin/text.h"
 
 namespace bk {
 namespace {
@@ -42,7 +42,7 @@ struct NoisyUpdateCall : NoiseCall {
 
   const Buffer& Typed() const { return numbers; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadOptimizer());
     BK_RETURN_IF_ERROR(ReadWords("streams", &streams));
     BK_RETURN_IF_ERROR(CheckShape(key, ffi::U32, {kKeyWords}));
@@ -54,15 +54,15 @@ struct NoisyUpdateCall : NoiseCall {
     for (size_t k = 0; k < updated; ++k) {
       BK_RETURN_IF_ERROR(CheckUpdated(k));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
-  absl::Status ReadOptimizer() {
+  Status ReadOptimizer() {
     const auto given = attributes_.String("optimizer");
     for (const auto& [name, value] : kOptimizers) {
       if (given == name) {
         optimizer = value;
-        return absl::OkStatus();
+        return OkStatus();
       }
     }
     return Mismatch(
@@ -70,15 +70,14 @@ struct NoisyUpdateCall : NoiseCall {
         given.has_value() ? "'" + std::string(*given) + "'" : "none");
   }
 
-  absl::Status CheckCount(const char* what, const std::vector<Buffer>& arrays,
-                          size_t expected) const {
-    if (arrays.size() == expected) return absl::OkStatus();
-    return Mismatch(Attribute(what), absl::StrCat(expected),
-                    absl::StrCat(arrays.size()));
+  Status CheckCount(const char* what, const std::vector<Buffer>& arrays,
+                    size_t expected) const {
+    if (arrays.size() == expected) return OkStatus();
+    return Mismatch(Attribute(what), StrCat(expected), StrCat(arrays.size()));
   }
 
   // Number k of what is updated has the shape of its sum.
-  absl::Status CheckUpdated(size_t k) {
+  Status CheckUpdated(size_t k) {
     const Buffer& sum = before[k % streams.size()];
     const std::vector<int64_t> dims(sum.dims.begin(), sum.dims.end());
     BK_RETURN_IF_ERROR(CheckShape(sum, ffi::F32, dims));
@@ -86,7 +85,7 @@ struct NoisyUpdateCall : NoiseCall {
       buffer->name = kUpdatedNames[k / streams.size()];
       BK_RETURN_IF_ERROR(CheckShape(*buffer, ffi::F32, dims));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   UpdateArray ArrayOf(size_t i) const {

@@ -22,7 +22,7 @@ struct PerSampleGradCall : DenseCall {
   Buffer sq_norm = Result("sq_norm");              // [B]
   Buffer sq_norm_upper = Result("sq_norm_upper");  // [B]
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(ReadShape(LengthOf(sq_norm)));
     BK_RETURN_IF_ERROR(
         CheckShape(grad, AccumulatorType(a),
@@ -39,7 +39,7 @@ struct PerSampleGradCall : DenseCall {
 
   // By cublasLt, if it can; by our kernels.
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     if constexpr (!std::is_same_v<T, double>) {
       cuda::LibraryGradients library = {shape, cuda::kProductElement<T>};
       if (std::is_same_v<T, float> && AsksForTf32(attributes_)) {

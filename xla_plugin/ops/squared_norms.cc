@@ -21,7 +21,7 @@ struct SquaredNormsCall : Call {
 
   const Buffer& Typed() const { return first; }
 
-  absl::Status Check() {
+  Status Check() {
     BK_RETURN_IF_ERROR(CheckExamples(first, first));
     for (const Buffer& x : more) {
       BK_RETURN_IF_ERROR(CheckExamples(x, first));

@@ -27,7 +27,7 @@ struct TiedCrossCall : Call {
 
   const Buffer& Typed() const { return g; }
 
-  absl::Status Check() {
+  Status Check() {
     LookupShape lookup;
     BK_RETURN_IF_ERROR(ReadLookup(ids, g, &lookup));
     BK_RETURN_IF_ERROR(CheckRank(left, 2));
@@ -48,7 +48,7 @@ struct TiedCrossCall : Call {
   }
 
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     return BK_CUDA_STATUS(cuda::TiedCross<T>(shape, left, right, ids, g, cross,
                                              cross_upper, gpu.workspace,
                                              gpu.stream));

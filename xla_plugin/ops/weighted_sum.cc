@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "xla_plugin/operation.h"
+#include "xla_plugin/text.h"
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/weighted_sum.h"
 #else
@@ -24,10 +24,10 @@ struct WeightedSumCall : Call {
 
   const Buffer& Typed() const { return first; }
 
-  absl::Status Check() {
+  Status Check() {
     if (sums.size() != more.size() + 1) {
-      return Mismatch(Attribute("number of results"),
-                      absl::StrCat(more.size() + 1), absl::StrCat(sums.size()));
+      return Mismatch(Attribute("number of results"), StrCat(more.size() + 1),
+                      StrCat(sums.size()));
     }
     BK_RETURN_IF_ERROR(CheckExamples(first, first));
     BK_RETURN_IF_ERROR(
@@ -38,20 +38,20 @@ struct WeightedSumCall : Call {
       BK_RETURN_IF_ERROR(CheckShape(sums[k], AccumulatorType(first),
                                     {x.dims.begin() + 1, x.dims.end()}));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   const Buffer& Array(size_t k) const { return k == 0 ? first : more[k - 1]; }
 
 #if defined(BK_PLATFORM_CUDA)
   template <class T>
-  absl::Status OnCuda(const Gpu& gpu) {
+  Status OnCuda(const Gpu& gpu) {
     for (size_t k = 0; k < sums.size(); ++k) {
       BK_RETURN_IF_ERROR(BK_CUDA_STATUS(
           cuda::WeightedSum<T>({first.dims[0], sums[k].Elements()}, factor,
                                Array(k), sums[k], gpu.stream)));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 #else
   template <class T>

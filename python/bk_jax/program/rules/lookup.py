@@ -33,6 +33,7 @@ class LookupUse:
     weight_dims: tuple[Dims, Dims]  # weight dimensions of the rows and of p
     sizes: tuple[int, int, int, int]  # 1, T, number of rows, p
     dtype: Any
+    span: int = 1  # how many rows an index reads, one after the other
 
     kind = "lookup"
 
@@ -51,10 +52,10 @@ class LookupUse:
         """The row numbers of one example, `[T]`; -1 for an index that reads nothing."""
         indices = jnp.atleast_1d(operands[self.index_operand])
         ids = jnp.ravel(indices[..., self.index_component])
-        last = self.sizes[2] - 1
+        last = self.sizes[2] - self.span
         inside = jnp.clip(ids, 0, min(last, jnp.iinfo(ids.dtype).max)).astype(jnp.int32)
         if self.clamps:
-            return inside
+            return jnp.ravel(inside[:, None] + jnp.arange(self.span, dtype=jnp.int32))
         return jnp.where(ids == inside.astype(ids.dtype), inside, -1)
 
     def add_tap(self, result: jax.Array, tap: jax.Array) -> jax.Array:
@@ -105,13 +106,15 @@ def _row_axis(collapsed: Dims, slice_sizes: Dims, shape: Dims) -> int | None:
 def dynamic_slice_rule(
     eqn: Any, operand: int, views: tuple[View, ...]
 ) -> tuple[LookupUse, tuple[View, ...]] | None:
-    """One row of the parameter, at an index known only at run time."""
-    table = eqn.invars[0].aval
-    axis = _row_axis((), eqn.params["slice_sizes"], table.shape)
-    if operand != 0 or axis is None:
+    """Rows of the parameter that follow each other, as position tables are read."""
+    table, sizes = eqn.invars[0].aval, eqn.params["slice_sizes"]
+    partial = [i for i, (s, n) in enumerate(zip(sizes, table.shape, strict=True)) if s != n]
+    if operand != 0 or table.ndim == 0 or len(partial) > 1:
         return None
+    axis = partial[0] if partial else 0  # a table may be read as a whole
     others = [i for i in range(table.ndim) if i != axis]
-    return _make(eqn, views, axis, (1 + axis, 0), True, [axis], others, 1)
+    found = _make(eqn, views, axis, (1 + axis, 0), True, [axis], others, sizes[axis])
+    return dataclasses.replace(found[0], span=sizes[axis]), found[1]
 
 
 def _make(
