@@ -118,10 +118,10 @@ def bits(data: Data) -> list[str]:
 
 def calibration(data: Data) -> list[str]:
     rates = data.get("rates", {})
-    if not isinstance(rates, dict):
-        rates = {}  # of a rehearsal
     where = "a scratch file" if data.get("is_scratch") else f"`{data.get('file')}`"
     lines = [f"Stored in {where}. `bk_jax.diagnose()` says: `rates  {data.get('diagnosis')}`.", ""]
+    if not isinstance(rates, dict):
+        return [*lines, f"Rates: {rates}.", ""]
     rows = [(k, v) for k, v in rates.items() if isinstance(v, float)]
     rows += [(f"{k} at {size}", rate) for k, v in rates.items() if isinstance(v, list)
              for size, rate in v]  # fmt: skip
