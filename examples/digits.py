@@ -151,8 +151,14 @@ def make_problem(model: dict[str, Any]) -> study.Problem:
         losses_fn=lambda params, examples, frozen: losses(params, examples),
         data=train,
         evaluate=lambda params: {"accuracy": evaluate(params, held_out)[0]},
-        optimizer=optax.adam(model["learning_rate"]),
+        optimizer=optimizer_of(model),
     )
+
+
+def optimizer_of(model: dict[str, Any]) -> optax.GradientTransformation:
+    if model.get("optimizer") == "sgd":
+        return optax.sgd(model["learning_rate"], momentum=0.9)
+    return optax.adam(model["learning_rate"])
 
 
 # --- the run --------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from study_report import (
     watch,
 )
 
-from bk_jax import dp_value_and_grad, privacy, random, sampling, training
+from bk_jax import dp_value_and_grad, mechanisms, privacy, random, sampling, training
 
 Tree = Any
 PLAIN, PRIVATE, BY_VMAP = "not private", "private", "private, by vmap(grad)"
@@ -82,11 +82,14 @@ class Settings:
     clipping: str = "abadi"  # or "automatic": every gradient is scaled to the clip norm
     average: float | None = None  # decay of the average of parameters that is evaluated
     seed: int | None = None  # a run that can be repeated, hence not private
+    bands: int | None = None  # of correlated noise (BandMF); default: independent noise
     vmap_steps: int | None = None  # where the usual way is too slow for the whole run
     reports: int = 20  # how often to evaluate in a run
     rounds: int = 10  # how often to time each step
 
-    def plan(self, num_examples: int) -> privacy.PrivacyPlan:
+    def plan(self, num_examples: int) -> Any:
+        if self.bands is not None:
+            return correlated_plan(self, num_examples)
         return privacy.plan(
             target_epsilon=self.epsilon,
             delta=self.delta,
@@ -95,6 +98,31 @@ class Settings:
             epochs=self.epochs,
             l2_clip_norm=self.clip_norm,
         )
+
+
+def correlated_plan(settings: Settings, num_examples: int) -> privacy.CorrelatedPlan:
+    """Banded noise on cyclic Poisson batches: a group's steps cost what DP-SGD's on it cost."""
+    bands, size = settings.bands, settings.batch_size
+    rounds = max(1, round(settings.epochs * num_examples / size / bands))
+    of_group = privacy.plan(
+        target_epsilon=settings.epsilon,
+        delta=settings.delta,
+        num_examples=num_examples,
+        batch_size=bands * size,
+        steps=rounds,
+    )
+    return privacy.CorrelatedPlan(
+        noise=mechanisms.BandedToeplitz.square_root(bands),
+        participation=mechanisms.CyclicPoisson(
+            rounds * bands, groups=bands, sampling_probability=bands * size / num_examples
+        ),
+        num_examples=num_examples,
+        batch_size=size,
+        delta=settings.delta,
+        noise_multiplier=of_group.noise_multiplier,
+        l2_clip_norm=settings.clip_norm,
+        pld_interval=of_group.pld_interval,
+    )
 
 
 def read_config(path: Path) -> tuple[Settings, dict[str, Any]]:

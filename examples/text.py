@@ -148,11 +148,16 @@ def start_of(model: Tree) -> tuple[Tree, Tree, int]:
     return *adapting.adapted(Path(model["adapted"]), settings, encoder, head, heads), heads
 
 
-def encoded(rows: Tree, encoder: Tree, heads: int) -> Tree:
-    """Every sentence as the encoder's vector, which depends on no other sentence."""
+def encoded(rows: Tree, encoder: Tree, heads: int, path: Path | None = None) -> Tree:
+    """Every sentence as the encoder's vector, which depends on no other sentence; kept in the file."""
+    if path is not None and path.exists():
+        return rows | {"tokens": np.load(path)}
     encode = jax.jit(bert.encode, static_argnums=2)
     parts = np.array_split(rows["tokens"], max(1, len(rows["tokens"]) // CHUNK))
-    return rows | {"tokens": np.concatenate([encode(encoder, part, heads) for part in parts])}
+    vectors = np.concatenate([encode(encoder, part, heads) for part in parts])
+    if path is not None:
+        np.save(path, vectors)
+    return rows | {"tokens": vectors}
 
 
 def make_problem(model: dict[str, Any]) -> study.Problem:
@@ -164,7 +169,9 @@ def make_problem(model: dict[str, Any]) -> study.Problem:
     print(f"{mode}: {num_trained(classifier):,} numbers are trained")
     data = reviews.load_data(length, held_out)
     if mode == "head":
-        data = tuple(encoded(part, encoder, heads) for part in data)
+        kept = Path(model["adapted"]) if "adapted" in model else None
+        paths = [kept and kept.with_name(f"{kept.stem}_{len(p['label'])}.npy") for p in data]
+        data = [encoded(part, encoder, heads, p) for part, p in zip(data, paths, strict=True)]
     return problem_of(classifier, *data, optax.adam(model["learning_rate"]))
 
 

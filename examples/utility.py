@@ -56,7 +56,7 @@ def read_example(path: Path) -> Example:
         raise ValueError(f"{path.stem} begins with the name of no example; there are {names}.")
     make_problem = importlib.import_module(name).make_problem
 
-    def problem(seed: int, **others: Any) -> study.Problem:
+    def problem(seed: int, settings: study.Settings = settings, **others: Any) -> study.Problem:
         return study.averaging(make_problem(model | {"seed": seed} | others), settings)
 
     return Example(settings, study.from_table(Plain, plain, f"{path}: [plain]"), problem)
