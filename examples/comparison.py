@@ -12,9 +12,20 @@ import jax
 import jax.numpy as jnp
 import optax
 
+FACTORS = {
+    "abadi": lambda norms, clip_norm: jnp.minimum(1, clip_norm / norms),
+    "automatic": lambda norms, clip_norm: clip_norm / (norms + 0.01),
+}
+
 
 def clipped_by_vmap(
-    loss_fn: Callable[..., jax.Array], params: Any, batch: Any, is_padding: Any, *, clip_norm: float
+    loss_fn: Callable[..., jax.Array],
+    params: Any,
+    batch: Any,
+    is_padding: Any,
+    *,
+    clip_norm: float,
+    clipping: str = "abadi",
 ) -> Any:
     """The usual way to a sum of clipped gradients: form every example's gradient, clip, sum."""
 
@@ -23,7 +34,7 @@ def clipped_by_vmap(
 
     each = jax.vmap(grad_of_one)(batch)
     norms = jax.vmap(optax.tree.norm)(each)
-    factors = jnp.where(is_padding, 0, jnp.minimum(1, clip_norm / norms))
+    factors = jnp.where(is_padding, 0, FACTORS[clipping](norms, clip_norm))
     return jax.tree.map(lambda gradients: jnp.tensordot(factors, gradients, 1), each)
 
 

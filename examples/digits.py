@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import study
 from comparison import clipped_by_vmap, custom_calls, median_times, with_normal_noise
 from digits_report import (
     Point,
@@ -139,6 +140,25 @@ def make_step(grads: GradFn, optimizer: optax.GradientTransformation) -> Step:
         return optax.apply_updates(params, updates), optimizer_state
 
     return step
+
+
+def make_problem(model: dict[str, Any]) -> study.Problem:
+    """For `utility.py`: one hidden layer."""
+    train, held_out = load_data()
+    params = init_params(jax.random.key(model.get("seed", 0)), (64, model["width"], 10))
+    return study.Problem(
+        params,
+        losses_fn=lambda params, examples, frozen: losses(params, examples),
+        data=train,
+        evaluate=lambda params: {"accuracy": evaluate(params, held_out)[0]},
+        optimizer=optimizer_of(model),
+    )
+
+
+def optimizer_of(model: dict[str, Any]) -> optax.GradientTransformation:
+    if model.get("optimizer") == "sgd":
+        return optax.sgd(model["learning_rate"], momentum=0.9)
+    return optax.adam(model["learning_rate"])
 
 
 # --- the run --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ python examples/images.py --config configs/images_vit.toml
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gzip
 import math
 import struct
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import study
-from parts import cnn, vit
+from parts import cnn, scattering, vit
 
 Tree = Any
 PACKAGE = "dataset-fashion-mnist"
@@ -37,6 +38,9 @@ class Options:
     kind: str
     learning_rate: float
     num_examples: int | None = None  # to learn from, and held out; default: all
+    scattering: str | None = None  # folder to keep features in; default: the network sees pixels
+    mirrored: bool = False  # a picture's loss is the mean over it and its mirror image
+    seed: int = 0  # of the initial parameters
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -77,8 +81,27 @@ def load_data(num_examples: int | None, folder: Path = FOLDER) -> tuple[Tree, Tr
 
 
 def scaled(images: jax.Array) -> jax.Array:
-    """From bytes to [-1, 1]: a scale that does not look at the data."""
-    return images.astype(jnp.float32) / 127.5 - 1
+    """From bytes to [-1, 1], a scale that does not look at the data; features stay as they are."""
+    values = images.astype(jnp.float32)
+    return values / 127.5 - 1 if images.dtype == jnp.uint8 else values
+
+
+@functools.cache
+def load_features(num_examples: int | None, folder: Path) -> tuple[Tree, Tree]:
+    """The same with scattering features instead of bytes; made once and kept in the folder."""
+
+    def part(name: str, data: Tree) -> Tree:
+        path = folder / f"scattering_{name}_{len(data['label'])}.npy"
+        return data | {"image": scattering.kept(path, data["image"][..., 0])}
+
+    data, held_out = load_data(num_examples)
+    return part("train", data), part("t10k", held_out)
+
+
+def mirrored(images: jax.Array) -> jax.Array:
+    """Left and right exchanged; of features, the directions too."""
+    turned = images[:, :, ::-1]
+    return turned if images.dtype == jnp.uint8 else turned[..., scattering.mirrored_channels()]
 
 
 # --- problem --------------------------------------------------------------------------------------
@@ -87,12 +110,23 @@ def scaled(images: jax.Array) -> jax.Array:
 def make_problem(table: dict[str, Any]) -> study.Problem:
     """The network of a configuration, and Fashion-MNIST."""
     options, sizes, make = read_model(table)
-    data, held_out = load_data(options.num_examples)
-    params, apply = make(sizes, scaled(jnp.asarray(data["image"][:1])))
+    if options.scattering is None:
+        data, held_out = load_data(options.num_examples)
+    else:
+        data, held_out = load_features(options.num_examples, Path(options.scattering))
+    params, apply = make(sizes, scaled(jnp.asarray(data["image"][:1])), options.seed)
+
+    def losses_of(params: Tree, images: jax.Array, labels: jax.Array) -> jax.Array:
+        logits = apply(params, scaled(images))
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
     def losses_fn(params: Tree, examples: Tree, frozen: None) -> jax.Array:
-        logits = apply(params, scaled(examples["image"]))
-        return optax.softmax_cross_entropy_with_integer_labels(logits, examples["label"])
+        images, labels = examples["image"], examples["label"]
+        if not options.mirrored:
+            return losses_of(params, images, labels)
+        both = jnp.stack([images, mirrored(images)], axis=1)
+        each = losses_of(params, both.reshape(-1, *images.shape[1:]), jnp.repeat(labels, 2))
+        return each.reshape(-1, 2).mean(axis=1)
 
     @jax.jit
     def measure(params: Tree, held_out: Tree) -> dict[str, jax.Array]:

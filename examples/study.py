@@ -36,7 +36,7 @@ from study_report import (
     watch,
 )
 
-from bk_jax import dp_value_and_grad, privacy, random, sampling, training
+from bk_jax import dp_value_and_grad, mechanisms, privacy, random, sampling, training
 
 Tree = Any
 PLAIN, PRIVATE, BY_VMAP = "not private", "private", "private, by vmap(grad)"
@@ -79,12 +79,17 @@ class Settings:
     batch_size: int  # expected examples of a step
     physical_batch_size: int  # rows that are computed at once
     clip_norm: float
+    clipping: str = "abadi"  # or "automatic": every gradient is scaled to the clip norm
+    average: float | None = None  # decay of the average of parameters that is evaluated
     seed: int | None = None  # a run that can be repeated, hence not private
+    bands: int | None = None  # of correlated noise (BandMF); default: independent noise
     vmap_steps: int | None = None  # where the usual way is too slow for the whole run
     reports: int = 20  # how often to evaluate in a run
     rounds: int = 10  # how often to time each step
 
-    def plan(self, num_examples: int) -> privacy.PrivacyPlan:
+    def plan(self, num_examples: int) -> Any:
+        if self.bands is not None:
+            return correlated_plan(self, num_examples)
         return privacy.plan(
             target_epsilon=self.epsilon,
             delta=self.delta,
@@ -93,6 +98,31 @@ class Settings:
             epochs=self.epochs,
             l2_clip_norm=self.clip_norm,
         )
+
+
+def correlated_plan(settings: Settings, num_examples: int) -> privacy.CorrelatedPlan:
+    """Banded noise on cyclic Poisson batches: a group's steps cost what DP-SGD's on it cost."""
+    bands, size = settings.bands, settings.batch_size
+    rounds = max(1, round(settings.epochs * num_examples / size / bands))
+    of_group = privacy.plan(
+        target_epsilon=settings.epsilon,
+        delta=settings.delta,
+        num_examples=num_examples,
+        batch_size=bands * size,
+        steps=rounds,
+    )
+    return privacy.CorrelatedPlan(
+        noise=mechanisms.BandedToeplitz.square_root(bands),
+        participation=mechanisms.CyclicPoisson(
+            rounds * bands, groups=bands, sampling_probability=bands * size / num_examples
+        ),
+        num_examples=num_examples,
+        batch_size=size,
+        delta=settings.delta,
+        noise_multiplier=of_group.noise_multiplier,
+        l2_clip_norm=settings.clip_norm,
+        pld_interval=of_group.pld_interval,
+    )
 
 
 def read_config(path: Path) -> tuple[Settings, dict[str, Any]]:
@@ -125,13 +155,30 @@ def plain_sum(problem: Problem, params: Tree, batch: sampling.Batch, frozen: Tre
 
 
 def vmap_sum(
-    problem: Problem, clip_norm: float, params: Tree, batch: sampling.Batch, frozen: Tree
+    problem: Problem,
+    clip_norm: float,
+    params: Tree,
+    batch: sampling.Batch,
+    frozen: Tree,
+    clipping: str = "abadi",
 ) -> Tree:
     loss_fn = functools.partial(problem.loss_fn, frozen=frozen)
-    return clipped_by_vmap(loss_fn, params, *batch, clip_norm=clip_norm)
+    return clipped_by_vmap(loss_fn, params, *batch, clip_norm=clip_norm, clipping=clipping)
 
 
 # --- steps ----------------------------------------------------------------------------------------
+
+
+def averaging(problem: Problem, settings: Settings) -> Problem:
+    """The problem, with an optimizer that averages parameters if the settings say so."""
+    if settings.average is None:
+        return problem
+    return problem._replace(optimizer=training.averaged(problem.optimizer, settings.average))
+
+
+def shown(state: Tree) -> Tree:
+    """What is evaluated: the average, where there is one."""
+    return training.average_of(state[1], otherwise=state[0])
 
 
 def update(problem: Problem, state: Tree, grads: Tree) -> Tree:
@@ -169,21 +216,25 @@ class Way:
             parts = loader.physical_batches(step.sampling_key)
             sums = (sum_fn(state[0], part, frozen) for part in parts)
             state = finish(state, functools.reduce(add, sums), step.noise_key)
-            report(count, state[0])
-        return state[0]
+            report(count, shown(state))
+        return shown(state)
 
 
-def ways(problem: Problem, plan: privacy.PrivacyPlan) -> dict[str, Way]:
+def ways(problem: Problem, plan: privacy.PrivacyPlan, clipping: str = "abadi") -> dict[str, Way]:
     """The two that `fit` does not do."""
-    by_vmap = functools.partial(vmap_sum, problem, plan.l2_clip_norm)
+    by_vmap = functools.partial(vmap_sum, problem, plan.l2_clip_norm, clipping=clipping)
     return {
         PLAIN: Way(problem, plan, functools.partial(plain_sum, problem), noise=False),
         BY_VMAP: Way(problem, plan, by_vmap, noise=True),
     }
 
 
-def private_step(problem: Problem, plan: privacy.PrivacyPlan) -> Callable[..., Tree]:
-    grad_fn = dp_value_and_grad(problem.loss_fn, shared_argnames="frozen", **plan.options())
+def private_step(
+    problem: Problem, plan: privacy.PrivacyPlan, clipping: str = "abadi"
+) -> Callable[..., Tree]:
+    grad_fn = dp_value_and_grad(
+        problem.loss_fn, shared_argnames="frozen", clipping=clipping, **plan.options()
+    )
 
     def step(state: Tree, batch: sampling.Batch, key: jax.Array, frozen: Tree) -> Tree:
         padding = batch.is_padding_example
@@ -233,7 +284,7 @@ class Study:
         print(f"before training: {described(metrics)}")
         self.show("before training", self.problem.params)
 
-    def run_private(self) -> list[Point]:
+    def run_private(self, plot: bool = True) -> list[Point]:
         result = training.fit(
             self.problem.loss_fn,
             self.problem.params,
@@ -246,6 +297,8 @@ class Study:
             report_every=self.reports_every(),
             key=self.key(),
             loss_kwargs={"frozen": self.problem.frozen},
+            clipping=self.settings.clipping,
+            plot=plot,
         )
         self.show(PRIVATE, result.params)
         return [Point(p.step, dict(p.metrics), p.epsilon) for p in result.history]
@@ -268,9 +321,10 @@ class Study:
 
     def costs(self) -> tuple[dict[str, float], dict[str, int]]:
         """Time of a step with one physical batch over the plain one's, and its temporary bytes."""
-        problem, plan = self.problem, self.plan
-        steps = {name: way.whole_step for name, way in ways(problem, plan).items()}
-        steps = {PLAIN: steps[PLAIN], PRIVATE: private_step(problem, plan), BY_VMAP: steps[BY_VMAP]}
+        problem, plan, clipping = self.problem, self.plan, self.settings.clipping
+        steps = {name: way.whole_step for name, way in ways(problem, plan, clipping).items()}
+        private = private_step(problem, plan, clipping)
+        steps = {PLAIN: steps[PLAIN], PRIVATE: private, BY_VMAP: steps[BY_VMAP]}
         state = (problem.params, problem.optimizer.init(problem.params))
         batch = next(self.loader().physical_batches(random.key(1)))
         inputs = jax.device_put((state, batch, random.key(2), problem.frozen))
@@ -283,7 +337,7 @@ class Study:
         """Trains in three ways, and keeps what was reported."""
         self.show_start()
         points = {PRIVATE: self.run_private()}
-        for name, way in ways(self.problem, self.plan).items():
+        for name, way in ways(self.problem, self.plan, self.settings.clipping).items():
             points[name] = self.run_way(name, way)
         save_points(self.directory / "trainings.json", points)
         return points
@@ -316,7 +370,7 @@ def main(
     )
     args = parser.parse_args(argv)
     settings, model = read_config(args.config)
-    problem = make_problem(model)
+    problem = averaging(make_problem(model), settings)
     directory = args.directory or Path("out", args.config.stem)
     plan = settings.plan(len(jax.tree.leaves(problem.data)[0]))
     print(plan.describe())

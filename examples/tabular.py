@@ -5,6 +5,7 @@ python examples/tabular.py --config configs/tabular.toml
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -33,10 +34,10 @@ def load_data() -> tuple[Tree, Tree]:
     return {"x": parts[0], "y": parts[2]}, {"x": parts[1], "y": parts[3]}
 
 
-def init_params(width: int, seed: int = 0) -> Tree:
-    """Two hidden layers."""
+def init_params(widths: Sequence[int], seed: int = 0) -> Tree:
+    """Hidden layers of these widths, and one number at the end."""
     rng = np.random.default_rng(seed)
-    sizes = [(30, width), (width, width), (width, 1)]
+    sizes = itertools.pairwise((30, *widths, 1))
     return [
         {
             "w": (rng.normal(size=size) / np.sqrt(size[0])).astype(np.float32),
@@ -65,7 +66,8 @@ def make_problem(model: dict[str, Any]) -> study.Problem:
         return {"accuracy": jnp.mean(right)}
 
     optimizer = optax.adam(model["learning_rate"])
-    return study.Problem(init_params(model["width"]), losses_fn, data, evaluate, optimizer)
+    params = init_params(model["widths"], model.get("seed", 0))
+    return study.Problem(params, losses_fn, data, evaluate, optimizer)
 
 
 def main(argv: Sequence[str] | None = None) -> list[study.Outcome]:

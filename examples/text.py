@@ -3,12 +3,13 @@
 python examples/text.py --config configs/text_lora.toml
 
 The file says which part of the encoder is trained, beside the new head: all of it (text_full.toml),
-low-rank updates (text_lora.toml) or the biases (text_bias.toml).
+low-rank updates (text_lora.toml), the biases (text_bias.toml) or nothing (text_head.toml).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,11 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import study
-from parts import bert, reviews
+from parts import adapting, bert, reviews
 
 from bk_jax import peft
 
 Tree = Any
+CHUNK = 128  # sentences that are encoded at once
 Logits = Callable[[Tree, Tree, jax.Array], jax.Array]
 
 
@@ -91,7 +93,21 @@ def biases_trained(encoder: Tree, head: Tree, heads: int) -> Classifier:
     return Classifier(params, frozen, logits_fn)
 
 
-MODES = {"full": all_trained, "lora": low_rank_trained, "bias": biases_trained}
+def nothing_trained(encoder: Tree, head: Tree, heads: int) -> Classifier:
+    """Only the head: sentences come as vectors that the encoder has made once."""
+
+    def logits_fn(params: Tree, frozen: None, vectors: jax.Array) -> jax.Array:
+        return bert.dense(params, vectors)[:, 0]
+
+    return Classifier(head, None, logits_fn)
+
+
+MODES = {
+    "full": all_trained,
+    "lora": low_rank_trained,
+    "bias": biases_trained,
+    "head": nothing_trained,
+}
 
 
 # --- the problem ----------------------------------------------------------------------------------
@@ -122,15 +138,41 @@ def problem_of(
     return study.Problem(params, losses_fn, data, evaluate, optimizer, frozen)
 
 
-def make_problem(model: dict[str, Any]) -> study.Problem:
-    options = dict(model)
-    mode, length, held_out = (options.pop(name) for name in ("mode", "length", "held_out"))
-    optimizer = optax.adam(options.pop("learning_rate"))
+def start_of(model: Tree) -> tuple[Tree, Tree, int]:
+    """Encoder, head and its number of attention heads: MiniLM, adapted to public reviews if asked."""
     encoder, heads = bert.minilm()
-    width = encoder["embeddings"]["word"].shape[1]
-    classifier = MODES[mode](encoder, new_head(width), heads, **options)
+    head = new_head(encoder["embeddings"]["word"].shape[1], model.get("seed", 0))
+    if "public" not in model:
+        return encoder, head, heads
+    settings = study.from_table(adapting.Adapting, model["public"], "[model.public]")
+    return *adapting.adapted(Path(model["adapted"]), settings, encoder, head, heads), heads
+
+
+def encoded(rows: Tree, encoder: Tree, heads: int, path: Path | None = None) -> Tree:
+    """Every sentence as the encoder's vector, which depends on no other sentence; kept in the file."""
+    if path is not None and path.exists():
+        return rows | {"tokens": np.load(path)}
+    encode = jax.jit(bert.encode, static_argnums=2)
+    parts = np.array_split(rows["tokens"], max(1, len(rows["tokens"]) // CHUNK))
+    vectors = np.concatenate([encode(encoder, part, heads) for part in parts])
+    if path is not None:
+        np.save(path, vectors)
+    return rows | {"tokens": vectors}
+
+
+def make_problem(model: dict[str, Any]) -> study.Problem:
+    own = ("mode", "length", "held_out", "learning_rate", "seed", "adapted", "public")
+    mode, length, held_out = (model[name] for name in own[:3])
+    encoder, head, heads = start_of(model)
+    options = {name: value for name, value in model.items() if name not in own}
+    classifier = MODES[mode](encoder, head, heads, **options)
     print(f"{mode}: {num_trained(classifier):,} numbers are trained")
-    return problem_of(classifier, *reviews.load_data(length, held_out), optimizer)
+    data = reviews.load_data(length, held_out)
+    if mode == "head":
+        kept = Path(model["adapted"]) if "adapted" in model else None
+        paths = [kept and kept.with_name(f"{kept.stem}_{len(p['label'])}.npy") for p in data]
+        data = [encoded(part, encoder, heads, p) for part, p in zip(data, paths, strict=True)]
+    return problem_of(classifier, *data, optax.adam(model["learning_rate"]))
 
 
 def main(argv: Sequence[str] | None = None) -> list[study.Outcome]:

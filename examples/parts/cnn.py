@@ -18,22 +18,27 @@ class Sizes:
 
     channels: tuple[int, ...]  # of the convolutions
     kernels: tuple[int, ...]  # rows and columns that each of them sees
-    hidden: int  # width of the dense layer before the last
+    hidden: int  # width of the dense layer before the last; 0: there is none
     groups: int = 4  # of channels that are normalised together
+    input_groups: int | None = None  # the same for the input; default: it is taken as it is
+    stride: int = 2
 
 
 class CNN(linen.Module):
-    """Convolutions of stride 2 with group norm, then two dense layers."""
+    """Convolutions with group norm, a dense layer if it has a width, and the last one."""
 
     sizes: Sizes
 
     @linen.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        if self.sizes.input_groups is not None:
+            x = linen.GroupNorm(self.sizes.input_groups, use_bias=False, use_scale=False)(x)
         for channels, kernel in zip(self.sizes.channels, self.sizes.kernels, strict=True):
-            x = linen.Conv(channels, (kernel, kernel), strides=2)(x)
+            x = linen.Conv(channels, (kernel, kernel), strides=self.sizes.stride)(x)
             x = linen.tanh(linen.GroupNorm(self.sizes.groups)(x))
         x = x.reshape(len(x), -1)
-        x = linen.tanh(linen.Dense(self.sizes.hidden)(x))
+        if self.sizes.hidden:
+            x = linen.tanh(linen.Dense(self.sizes.hidden)(x))
         return linen.Dense(CLASSES)(x)
 
 

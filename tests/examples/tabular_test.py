@@ -22,7 +22,7 @@ seed = 0
 rounds = 1
 
 [model]
-width = 8
+widths = [8, 8]
 learning_rate = 1e-2
 """
 
@@ -50,7 +50,7 @@ def test_rows_are_scaled_by_printed_ranges_which_they_fill():
 
 
 def test_clipped_sums_are_those_of_vmap():
-    problem = tabular.make_problem({"width": 8, "learning_rate": 1e-2})
+    problem = tabular.make_problem({"widths": (8, 8), "learning_rate": 1e-2})
     rows = {name: values[:32] for name, values in problem.data.items()}
     batch = sampling.Batch(rows, np.arange(32) >= 29)
     studies.assert_clipped_as_by_vmap(problem, study.vmap_sum, batch)

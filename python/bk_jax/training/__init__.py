@@ -7,8 +7,9 @@ The plan and ledger come from `bk_jax.privacy`, batches from `bk_jax.sampling`, 
 Needs `bk_jax[train]`.
 """
 
+from bk_jax.training.averaging import average_of, averaged
 from bk_jax.training.canaries import Audit, Canaries
 from bk_jax.training.history import Point
 from bk_jax.training.loop import Result, fit
 
-__all__ = ["Audit", "Canaries", "Point", "Result", "fit"]
+__all__ = ["Audit", "Canaries", "Point", "Result", "average_of", "averaged", "fit"]

@@ -19,6 +19,7 @@ from bk_jax.privacy.plans import Plan
 from bk_jax.sampling import Loader, Sampler, sampler_of
 from bk_jax.sampling.planned import Nobody
 from bk_jax.training import correlated, history, on_grid, steps
+from bk_jax.training.averaging import average_of
 from bk_jax.training.canaries import Audit, Canaries, Observer, Without
 from bk_jax.training.checkpoints import Checkpoints, place_of_latest
 from bk_jax.training.history import Point
@@ -34,7 +35,8 @@ class Result(NamedTuple):
     """The result of a run.
 
     Attributes:
-      params: the parameters. You may publish them, with `epsilon` and the plan's delta.
+      params: the parameters; of an optimizer made by `averaged`, their average. You may publish them,
+        with `epsilon` and the plan's delta.
       optimizer_state: the state of the optimizer.
       steps: steps on record, including forfeited ones.
       epsilon: what those steps have spent.
@@ -94,7 +96,8 @@ def fit(
       plan: what may be spent, made by `bk_jax.privacy.plan`. With `max_batch_size`, a step is one
         compiled program; without it, pass `physical_batch_size`. Or a `bk_jax.privacy.CorrelatedPlan`,
         with `physical_batch_size`: batches are those of `bk_jax.sampling.sampler_of`.
-      optimizer: an optax optimizer.
+      optimizer: an optax optimizer. With `bk_jax.training.averaged`, the average of the parameters is
+        evaluated and returned.
       directory: the folder of the run. Holds `run.ledger` (secret), `checkpoints` (secret if the
         plan's noise stores arrays), `history.json` (not private) and `progress.png` (not private).
       evaluate: a function from parameters to a dictionary of numbers, called at every report. Costs
@@ -176,10 +179,11 @@ def fit(
             f"{stopped} after {ledger.steps} of {plan.steps} steps: "
             f"epsilon {ledger.epsilon():.3g} at delta {plan.delta:g}"
         )
-        found = (state.params, state.optimizer_state, ledger.steps, ledger.epsilon(), stopped)
+        params = _shown(state)
+        found = (params, state.optimizer_state, ledger.steps, ledger.epsilon(), stopped)
         if observer is None:
             return Result(*found, recorder.points)
-        shown = observer.result(state.params, ledger.epsilon(), plan.delta)
+        shown = observer.result(params, ledger.epsilon(), plan.delta)
         progress.line(shown.describe())
         return Result(*found, recorder.points, shown)
 
@@ -209,6 +213,11 @@ def _reason(taken: int, limit: int, plan: Plan) -> str:
     if taken < limit:
         return "interrupted"
     return "budget" if taken >= plan.steps else "stop_at_epsilon"
+
+
+def _shown(state: State) -> Any:
+    """What is evaluated and returned: the average, if the optimizer keeps one."""
+    return average_of(state.optimizer_state, otherwise=state.params)
 
 
 def _open(path: Path, plan: Plan, key: Any, **told: Any) -> Ledger:
@@ -260,8 +269,8 @@ class Run:
                     if reached % checkpoint_every == 0:
                         self._save(state)
                     if reached % report_every == 0:
-                        recorder.report(reached, state.params)
-                recorder.report(reached, state.params)
+                        recorder.report(reached, _shown(state))
+                recorder.report(reached, _shown(state))
                 recorder.plot()
             finally:
                 if reached == ledger.steps:  # else a step failed midway: the state may be partial
