@@ -65,7 +65,7 @@ def group_words(key: jax.Array, low: jax.Array, high: jax.Array, **words: Any) -
 
 
 def chacha_blocks(
-    key: jax.Array, counter: jax.Array, high: Any, *, stream: Any, domain: int
+    key: jax.Array, counter: jax.Array, high: Any, *, stream: Any, domain: Any
 ) -> jax.Array:
     """Blocks `[16, n]` for the block counters `[n]`."""
 

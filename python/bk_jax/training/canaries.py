@@ -59,11 +59,11 @@ class Canaries:
 
     def added_to(self, data: Any) -> Any:
         """The data followed by all canaries."""
-        if jax.tree_util.tree_structure(data) != jax.tree_util.tree_structure(self.examples):
+        given: Any = jax.tree_util.tree_structure(self.examples)
+        expected: Any = jax.tree_util.tree_structure(data)
+        if given != expected:
             raise ValueError(
-                "canaries must be a tree of arrays like the data; got "
-                f"{jax.tree_util.tree_structure(self.examples)} for data of "
-                f"{jax.tree_util.tree_structure(data)}."
+                f"canaries must be a tree of arrays like the data; got {given} for data of {expected}."
             )
         return jax.tree_util.tree_map(lambda *x: np.concatenate(x), data, self.examples)
 
@@ -182,14 +182,14 @@ class Observer:
 def _audit(
     scores: np.ndarray, included: np.ndarray, spent: float, delta: float, confidence: float
 ) -> Audit:
-    known = {"confidence": confidence}
+    known: dict[str, Any] = {"confidence": confidence}
     epsilon = audit.one_run_epsilon(scores, included, delta=delta, **known)
     mu = audit.one_run_mu(scores, included, **known)
     estimate = 0.0
     if 0 < np.sum(included) < len(included):
         estimate = audit.estimated_mu(scores[included], scores[~included], **known)
-    gaussian = [audit.gaussian_epsilon(m, delta) for m in (mu, estimate)]
-    return Audit(epsilon, mu, *gaussian, spent, delta, confidence, scores, included)
+    shown, estimated = (audit.gaussian_epsilon(m, delta) for m in (mu, estimate))
+    return Audit(epsilon, mu, shown, estimated, spent, delta, confidence, scores, included)
 
 
 def _losses(grad_fn: Any, params: Any, examples: Any, kwargs: Mapping[str, Any]) -> jax.Array:

@@ -53,7 +53,7 @@ def grid_step(private: GridRelease, optimizer: Any, kwargs: Mapping[str, Any]) -
 
     def take_step(state: State, loader: Loader, step: Step) -> tuple[State, Seen]:
         others = loss_key(private.grad_fn, step)
-        total = None
+        total: Any = None
         for number, batch in enumerate(loader.physical_batches(step.sampling_key)):
             found = part(state.params, batch, others, kwargs, number)
             total = found if total is None else jax.tree_util.tree_map(jnp.add, total, found)
