@@ -21,7 +21,12 @@ from bk_jax.planning.cost import LayerCost
 from docsite.links import ROOT
 
 FOLDER = ROOT / "docs" / "figures"
-TEXT: Any = {"font.size": 12, "axes.edgecolor": FAINT, "svg.hashsalt": "bk_jax", "svg.fonttype": "path"}
+TEXT: Any = {
+    "font.size": 12,
+    "axes.edgecolor": FAINT,
+    "svg.hashsalt": "bk_jax",
+    "svg.fonttype": "path",
+}
 Axes = Any
 
 
