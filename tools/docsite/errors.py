@@ -53,8 +53,8 @@ class Error(NamedTuple):
 
 def short(text: str) -> str:
     """The beginning of a message, for a link."""
-    first = re.sub(r"[\[\]<>*_`|]", "", text)
-    return first if len(first) <= LONGEST else first[: LONGEST - 1] + "…"
+    first = " ".join(text.replace("`", "").split())
+    return plain(first if len(first) <= LONGEST else first[: LONGEST - 1] + "…")
 
 
 @functools.cache
@@ -167,12 +167,12 @@ def _entry(error: Error) -> str:
     return "\n".join(
         [
             f"({error.anchor})=",
-            f":::{{dropdown}} {error.exception}: {_plain(short(error.text))}",
+            f":::{{dropdown}} {error.exception}: {short(error.text)}",
             ":class-container: bk-error",
             "",
-            f"**Cause.** {_plain(cause)}",
+            f"**Cause.** {plain(cause)}",
             "",
-            f"**Cure.** {_plain(cure)}",
+            f"**Cure.** {plain(cure)}",
             "",
             f"Raised in `{error.module}`.",
             ":::",
@@ -180,7 +180,7 @@ def _entry(error: Error) -> str:
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that Markdown leaves as it is."""
     pieces = re.split(r"(`[^`]+`)", " ".join(text.split()))
     special = re.compile(r"([\\`*_{}\[\]<>#|$~])")

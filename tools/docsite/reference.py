@@ -42,6 +42,8 @@ def entry(public: Public) -> str:
     if inspect.isclass(value) and issubclass(value, BaseException):
         kind = "exception"
     signature = "" if kind in ("exception", "data") else signature_text(value)
+    if kind == "class":
+        signature = signature.removesuffix(" -> None")
     body = [to_markdown(doc_of(value)) or f"`{value}`", *_fields(value), *_methods(public)]
     return _directive(kind, public.full + signature, body + _errors(value))
 
@@ -90,7 +92,8 @@ def page(module: str, names: list[Public]) -> str:
     doc = to_markdown(inspect.getdoc(importlib.import_module(module)) or "")
     room = module.removeprefix("bk_jax").split(".")[1:2] or ["api"]
     note = f"All messages of this part of the package: [errors](../errors.md#of-{room[0]})."
-    return "\n\n".join([f"# {module}", doc, *map(entry, names), "## Errors", note, ""])
+    ordered = sorted(names, key=lambda public: inspect.isclass(public.value))  # functions first
+    return "\n\n".join([f"# {module}", doc, *map(entry, ordered), "## Errors", note, ""])
 
 
 def index() -> str:
