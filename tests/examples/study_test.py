@@ -168,7 +168,7 @@ def test_a_shorter_run_stands_beside_as_many_private_steps():
 def test_settings_that_do_not_exist_are_refused_with_those_that_do(tmp_path):
     path = tmp_path / "wrong.toml"
     path.write_text(CONFIG + "batchsize = 3\n")
-    known = r"no setting \['batchsize'\]; there are \['batch_size', 'clip_norm', 'delta', 'epochs'"
+    known = r"no setting \['batchsize'\]; there are \['average', 'bands', 'batch_size', 'clip_norm'"
     with pytest.raises(ValueError, match=known):
         study.read_config(path)
 
