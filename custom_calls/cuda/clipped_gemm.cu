@@ -209,6 +209,9 @@ struct GemmArguments {
 
 template <class T, class Tiles>
 cudaError_t LaunchTiles(const GemmArguments<T>& x, cudaStream_t stream) {
+  if (!HasOffsets(x.shape.positions, x.shape.m, x.shape.n)) {
+    return cudaErrorInvalidValue;
+  }
   const bool aligned =
       RowsAreAligned(x.lhs, x.shape.m) && RowsAreAligned(x.rhs, x.shape.n);
   const auto kernel = aligned ? ScaledProductsKernel<T, Tiles, true>

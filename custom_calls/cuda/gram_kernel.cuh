@@ -135,6 +135,9 @@ __global__ void __launch_bounds__(Shape::kThreads)
 template <class T, class Tiles>
 cudaError_t LaunchGram(const GramOperands<T>& operands, GramResults results,
                        cudaStream_t stream) {
+  if (!HasOffsets(operands.positions, operands.x_width, operands.y_width)) {
+    return cudaErrorInvalidValue;
+  }
   const bool aligned = RowsAreAligned(operands.x, operands.x_width) &&
                        RowsAreAligned(operands.y, operands.y_width);
   const auto kernel =

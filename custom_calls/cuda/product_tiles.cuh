@@ -61,6 +61,9 @@ template <class T, class Tiles>
 cudaError_t LaunchProductTiles(const RowPairs<T>& rows, ExampleList wanted,
                                int64_t blocks, double* squares, float* grad,
                                cudaStream_t stream) {
+  if (!HasOffsets(rows.positions, rows.left_width, rows.right_width)) {
+    return cudaErrorInvalidValue;
+  }
   const bool aligned = RowsAreAligned(rows.left, rows.left_width) &&
                        RowsAreAligned(rows.right, rows.right_width);
   const auto kernel = aligned ? ProductTilesKernel<T, Tiles, true>

@@ -10,9 +10,6 @@
 
 namespace bk::cuda {
 
-// Rows this wide have offsets, in units, of 31 bits within a tile.
-inline constexpr int64_t kMaxWidth = int64_t{1} << 26;
-
 template <class T>
 inline constexpr int kPerUnit = kUnit / static_cast<int>(sizeof(T));
 

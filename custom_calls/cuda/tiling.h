@@ -22,6 +22,12 @@ inline int64_t TileSide(int64_t copies, int64_t rows, int64_t columns) {
   return copies * down * across >= enough_large_tiles ? kLargeSide : kSmallSide;
 }
 
+// Offsets within a tile have 31 bits: wider rows, or more of them, are refused.
+inline constexpr int64_t kMaxWidth = int64_t{1} << 26;
+inline bool HasOffsets(int64_t positions, int64_t d, int64_t p) {
+  return positions <= kMaxWidth && d <= kMaxWidth && p <= kMaxWidth;
+}
+
 }  // namespace bk::cuda
 
 #endif  // BK_JAX_CUSTOM_CALLS_CUDA_TILING_H_

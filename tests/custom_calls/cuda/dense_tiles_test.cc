@@ -159,6 +159,45 @@ TEST_F(DenseTilesTest, ZeroIsZeroAndTinyIsNot) {
   }
 }
 
+// Nothing cancels and one feature has all of a row: every addition errs by as
+// much as the bound counts, and S has to be whole, though it comes from
+// diagonals.
+TEST_F(DenseTilesTest, BoundsHoldWhereEveryAdditionErrs) {
+  const DenseShape shape = {1, 1, 130, 72, 136};
+  Array<BFloat16> a(130 * shape.d), g(130 * shape.p);
+  for (int64_t t = 0; t < 130; ++t) {
+    a[t * shape.d] = g[t * shape.p] = reference::FromDouble<BFloat16>(1);
+  }
+  for (bool large : {false, true}) {
+    for (int direction : {0, -1, 1}) {
+      UseLargeTiles(large);
+      if (!device::SetTensorCoreError(direction) && direction != 0) continue;
+      for (Kind kind : {Kind::kGhost, Kind::kDirect}) {
+        SCOPED_TRACE(testing::Message() << large << direction << int(kind));
+        const Norms<BFloat16> norms = NormsOf(kind, shape, a, g);
+        EXPECT_GE(norms.upper[0], 130.0 * 130.0);
+        EXPECT_LE(norms.upper[0], 1.0001 * 130.0 * 130.0);
+      }
+    }
+  }
+}
+
+// Offsets within a tile have 31 bits.
+TEST_F(DenseTilesTest, TooWideRowsAreAnError) {
+  constexpr int64_t kWide = (int64_t{1} << 26) + 8;
+  const BFloat16* none = nullptr;
+  float* out = nullptr;
+  EXPECT_EQ(
+      GhostNorm({0, 1, 2, 8, kWide}, none, none, nullptr, out, out, nullptr),
+      cudaErrorInvalidValue);
+  EXPECT_EQ(
+      DirectNorm({0, 1, 2, kWide, 8}, none, none, nullptr, out, out, nullptr),
+      cudaErrorInvalidValue);
+  EXPECT_EQ(ClippedGemm({0, 1, 64, 8, kWide}, none, out, none, false, nullptr,
+                        out, nullptr),
+            cudaErrorInvalidValue);
+}
+
 TEST_F(DenseTilesTest, NoBankConflicts) {
   if (!device::CountBankConflicts(true)) {
     GTEST_SKIP() << "nobody counts the wavefronts of a GPU";

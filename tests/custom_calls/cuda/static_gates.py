@@ -201,7 +201,8 @@ class HostCodeTest(unittest.TestCase):
     def test_nothing_waits_or_allocates(self) -> None:
         """Launchers and handlers call these functions of CUDA's runtime and no other.
 
-        Three of them are for loading, before XLA records anything. Those of cuBLAS are found at run time.
+        Three of them are for loading, before XLA records anything. Those of cuBLAS are found at run
+        time.
         """
         calls: set[str] = set()
         for path in (path for path in FILES if path.suffix in {".a", ".lo"}):
