@@ -5,6 +5,9 @@
     ptxas      no spills, no stack, at most 255 registers and 48 KB of shared memory
     SASS       no atomic operation, so every sum has one order; tensor-core instructions of the dense
                kernels: the ones, and as many, as the bounds of norms count (engine.cuh)
+    loops      the main loops of dense kernels: instructions for each product, asynchronous copies, no
+               generic loads, no division, no bank conflicts (benchmarks/gpu/cycles/gates.py). Kernels
+               that are not rewritten for it yet are listed by name, and what they have is printed
     targets    machine code for GPUs of 8.x, 9.x, 10.x and 12.x, PTX for the others from 10.0
     archives   launchers and handlers neither wait for the device nor allocate
 
@@ -15,6 +18,7 @@ packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm, or of PATH.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -28,6 +32,8 @@ from typing import NamedTuple
 
 import pytest
 
+from benchmarks.gpu.cycles import gates, sass
+
 MAX_REGISTERS = 255
 MAX_SHARED_BYTES = 48 * 1024
 ARCHITECTURES = {"sm_80", "sm_90", "sm_100", "sm_120"}
@@ -38,6 +44,15 @@ TENSOR_KERNELS = {
     "ProductKernel": ({"bf16", "f16", "tf32"}, 1),
     "ScaledProductsKernel": ({"bf16", "f16"}, 1),
     "ScaledRowsKernel": ({"tf32"}, 1),
+}
+# Dense kernels whose main loops are not held to a gate yet, by gate; all others are.
+EVERY = frozenset(TENSOR_KERNELS)
+NOT_HELD = {
+    "instructions": EVERY,
+    "copies": EVERY,
+    "generic": EVERY,
+    "division": frozenset({"ScaledRowsKernel"}),
+    "banks": frozenset(),
 }
 # Every instruction of a tensor core, as SASS names them: HMMA.16816.F32.BF16 has 16 x 8 results of
 # 16 products each. Others are HGMMA (of Hopper), UTCHMMA (of Blackwell), DMMA, IMMA, QMMA.
@@ -127,40 +142,34 @@ class ResourcesTest(unittest.TestCase):
                 assert use.shared <= MAX_SHARED_BYTES
 
 
-class Function(NamedTuple):
-    """The machine code of one kernel for one architecture."""
-
-    name: str
-    architecture: str
-    code: str
-
-    def kernel(self) -> str:
-        """`GhostKernel` of a mangled name."""
-        found = re.search(r"\d([A-Z][A-Za-z]*Kernel)", self.name)
-        return found.group(1) if found else self.name
-
-    def tensor_type(self) -> str:
-        """What its engine multiplies on tensor cores, or nothing."""
-        if "TensorEngine" not in self.name:
-            return ""
-        if "TensorEngineIf" in self.name:
-            return "tf32"
-        return "bf16" if "8BFloat16" in self.name else "f16"
+def kernel_of(function: sass.Function) -> str:
+    """`GhostKernel` of a mangled name."""
+    found = re.search(r"\d([A-Z][A-Za-z]*Kernel)", function.name)
+    return found.group(1) if found else function.name
 
 
-def functions() -> Iterator[Function]:
+def tensor_type(function: sass.Function) -> str:
+    """What its engine multiplies on tensor cores, or nothing."""
+    if "TensorEngine" not in function.name:
+        return ""
+    if "TensorEngineIf" in function.name:
+        return "tf32"
+    return "bf16" if "8BFloat16" in function.name else "f16"
+
+
+@functools.cache
+def functions() -> tuple[sass.Function, ...]:
     """All kernels in all archives."""
     program = cuobjdump()
     assert program is not None, (
         "cuobjdump or nvdisasm is missing: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
     )
-    for path in (path for path in FILES if path.name.endswith("_device.a")):
-        command = [program, "-sass", path]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        for part in re.split(r"^arch = ", text, flags=re.MULTILINE)[1:]:
-            for body in part.split("Function : ")[1:]:
-                name, code = body.split("\n", 1)
-                yield Function(name, part.split("\n", 1)[0].strip(), code)
+    texts = [
+        subprocess.run([program, "-sass", path], check=True, capture_output=True, text=True).stdout
+        for path in FILES
+        if path.name.endswith("_device.a")
+    ]
+    return tuple(function for text in texts for function in sass.functions(text))
 
 
 def targets(option: str, archive: Path) -> set[str]:
@@ -194,11 +203,11 @@ class InstructionsTest(unittest.TestCase):
         for function in functions():
             with self.subTest(kernel=function.name, architecture=function.architecture):
                 assert ATOMIC.search(function.code) is None
-                kind = function.tensor_type()
+                kind = tensor_type(function)
                 if not kind:
                     assert TENSOR_INSTRUCTION.search(function.code) is None
                     continue
-                kernel = function.kernel()
+                kernel = kernel_of(function)
                 check_instructions(kind, TENSOR_KERNELS[kernel][1], function.code, bounds[kind])
                 found.add((kernel, kind, function.architecture))
         wanted = {(name, kind) for name, (kinds, _) in TENSOR_KERNELS.items() for kind in kinds}
@@ -219,6 +228,35 @@ class InstructionsTest(unittest.TestCase):
             check_instructions("tf32", 1, 3 * line.format(1684), bound)
         for other in ("UTCHMMA.2CTA gdesc[UR4]", "HGMMA.64x64x16.F32 R4", "WARPSYNC.COLLECTIVE R4"):
             assert bool(TENSOR_INSTRUCTION.search(other)) == (other[0] != "W")
+
+
+def check_loops(kernel: str, found: dict[str, str]) -> list[str]:
+    """Raises for a gate that the kernel is held to; what others find is only told."""
+    held = {gate: text for gate, text in found.items() if text and kernel not in NOT_HELD[gate]}
+    assert not held, f"the main loop of {kernel} has: {held}"
+    return [f"{gate}: {text}" for gate, text in found.items() if text]
+
+
+class LoopsTest(unittest.TestCase):
+    def test_main_loops_of_dense_kernels_pass_the_gates(self) -> None:
+        for function in functions():
+            if not any(gates.opcodes.is_tensor(one) for one in function.instructions):
+                continue
+            kernel, kind = kernel_of(function), tensor_type(function)
+            with self.subTest(kernel=function.name, architecture=function.architecture):
+                told = check_loops(kernel, gates.problems(function))
+                if told:
+                    print(
+                        f"not held yet: {kernel} {kind} {function.architecture}: {'; '.join(told)}"
+                    )
+
+    def test_a_kernel_that_is_held_fails(self) -> None:
+        found = dict.fromkeys(gates.GATES, "")
+        assert check_loops("SomeKernel", found) == []
+        assert check_loops("ScaledRowsKernel", {**found, "division": "2 divisions"})
+        for gate in gates.GATES:
+            with pytest.raises(AssertionError, match="the main loop of SomeKernel has"):
+                check_loops("SomeKernel", {**found, gate: "something"})
 
 
 class TargetsTest(unittest.TestCase):
