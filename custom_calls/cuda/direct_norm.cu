@@ -4,6 +4,7 @@
 #include "custom_calls/certified.h"
 #include "custom_calls/cuda/direct_norm.h"
 #include "custom_calls/cuda/product.cuh"
+#include "custom_calls/cuda/product_tiles.cuh"
 
 namespace bk::cuda {
 namespace {
@@ -43,13 +44,31 @@ struct SpreadShared {
   double sums[kSpreadThreads / 32];
 };
 
+// The sum of all tiles of one example and weight, if any is known not to be 0.
+__device__ bool IsKnown(const TileSpreads& known, int64_t number, double* sum) {
+  bool sure = false;
+  *sum = 0;
+  for (int64_t k = 0; k < known.tiles; ++k) {
+    const double spread = known.at[number * known.tiles + k];
+    sure = sure || spread > 0;
+    *sum += fabs(spread);
+  }
+  return sure;
+}
+
 template <class T>
 __global__ void __launch_bounds__(kSpreadThreads)
-    SpreadKernel(DenseShape shape, const T* a, const T* g, double* spreads) {
+    SpreadKernel(DenseShape shape, const T* a, const T* g, TileSpreads known,
+                 double* spreads) {
   BK_SHARED(SpreadShared, shared);
   const int64_t segments = CeilDiv(shape.positions, kSegment);
   const int64_t items = shape.batch * shape.weights * segments;
   for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+    double all = 0;
+    if (IsKnown(known, item / segments, &all)) {
+      if (threadIdx.x == 0) spreads[item] = item % segments == 0 ? all : 0;
+      continue;
+    }
     const int64_t first = item / segments * shape.positions;
     const int64_t begin = item % segments * kSegment;
     const int64_t end =
@@ -76,10 +95,10 @@ struct DirectBound {
 // One warp for each example.
 template <class Acc>
 __global__ void __launch_bounds__(kSpreadThreads)
-    FinishKernel(DenseShape shape, DirectBound bound, ExampleList wanted,
-                 const double* squares, const double* spreads, Acc* sq_norm,
-                 Acc* sq_norm_upper) {
-  const int64_t tiles = shape.weights * ProductTiles(shape);
+    FinishKernel(DenseShape shape, int64_t example_tiles, DirectBound bound,
+                 ExampleList wanted, const double* squares,
+                 const double* spreads, Acc* sq_norm, Acc* sq_norm_upper) {
+  const int64_t tiles = shape.weights * example_tiles;
   const int64_t segments = CeilDiv(shape.positions, kSegment);
   constexpr int64_t kWarps = kSpreadThreads / 32;
   const int64_t count = wanted.Count(shape.batch);
@@ -113,17 +132,30 @@ __global__ void __launch_bounds__(kSpreadThreads)
   }
 }
 
+template <class T>
+int64_t EntryRoundings(const DenseShape& shape) {
+  if constexpr (sizeof(T) == 2) {
+    return ProductRoundings<T>(shape.positions);
+  } else {
+    return Engine<T>::Roundings(shape.positions);
+  }
+}
+
 // See cpu/direct_norm.cc. Tensor cores may flush small products to zero: a
 // position hides at most sqrt(d p) 2^-126, and counts with sqrt(d p) 2^-100 in
 // S at least. 2 % cover higher orders and the double arithmetic of S.
 template <class T>
 DirectBound BoundOf(const DenseShape& shape) {
   const double u = kUnitRoundoff<Accumulator<T>>;
-  const auto roundings =
-      static_cast<double>(Engine<T>::Roundings(shape.positions));
-  const double error = roundings * u;
-  const int64_t additions = kSums + 16 + shape.weights * ProductTiles(shape);
+  const double error = static_cast<double>(EntryRoundings<T>(shape)) * u;
+  const int64_t additions =
+      kOwnSums + 16 + shape.weights * ProductTileCount(shape, sizeof(T));
   return {1.02 * (error / (1 - error) + u), static_cast<double>(additions)};
+}
+
+// Of tiles of 16-bit elements.
+int64_t ProductSide(const DenseShape& shape) {
+  return TileSide(shape.batch * shape.weights, shape.d, shape.p);
 }
 
 int64_t Segments(const DenseShape& shape) {
@@ -136,6 +168,11 @@ int64_t SpreadSegments(const DenseShape& shape) { return Segments(shape); }
 int64_t ProductTileCount(const DenseShape& shape) {
   return ProductTiles(shape);
 }
+int64_t ProductTileCount(const DenseShape& shape, int64_t element_bytes) {
+  if (element_bytes != 2) return ProductTiles(shape);
+  const int64_t side = ProductSide(shape);
+  return CeilDiv(shape.d, side) * CeilDiv(shape.p, side);
+}
 
 int64_t DirectNormWorkspaceBytes(const DenseShape& shape) {
   const int64_t doubles =
@@ -145,20 +182,31 @@ int64_t DirectNormWorkspaceBytes(const DenseShape& shape) {
 
 template <class T>
 cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
-                    double* spreads, cudaStream_t stream) {
+                    TileSpreads known, double* spreads, cudaStream_t stream) {
   return Launch(SpreadKernel<T>, shape.batch * shape.weights * Segments(shape),
-                kSpreadThreads, stream, shape, a, g, spreads);
+                kSpreadThreads, stream, shape, a, g, known, spreads);
 }
 
 template <class T>
 cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
                            ExampleList wanted, double* squares,
                            Accumulator<T>* grad, cudaStream_t stream) {
-  const int64_t items = shape.batch * shape.weights * ProductTiles(shape);
+  const int64_t items =
+      shape.batch * shape.weights * ProductTileCount(shape, sizeof(T));
   const bool all = wanted.numbers == nullptr;
   const int64_t blocks = all || items < kListBlocks ? items : kListBlocks;
-  return Launch(ProductKernel<T, Engine<T>>, blocks, kThreads, stream, shape, a,
-                g, wanted, squares, grad);
+  if constexpr (sizeof(T) == 2) {
+    const RowPairs<T> rows = {
+        a, g, shape.batch, shape.weights, shape.positions, shape.d, shape.p};
+    return ProductSide(shape) == kLargeSide
+               ? LaunchProductTiles<T, LargeTiling>(rows, wanted, blocks,
+                                                    squares, grad, stream)
+               : LaunchProductTiles<T, SmallTiling>(rows, wanted, blocks,
+                                                    squares, grad, stream);
+  } else {
+    return Launch(ProductKernel<T, Engine<T>>, blocks, kThreads, stream, shape,
+                  a, g, wanted, squares, grad);
+  }
 }
 
 template <class T>
@@ -171,7 +219,8 @@ cudaError_t DirectNormWhere(const DenseShape& shape, const T* a, const T* g,
                                          static_cast<Accumulator<T>*>(nullptr),
                                          stream));
   return Launch(FinishKernel<Accumulator<T>>, CeilDiv(shape.batch, 4),
-                kSpreadThreads, stream, shape, BoundOf<T>(shape), wanted,
+                kSpreadThreads, stream, shape,
+                ProductTileCount(shape, sizeof(T)), BoundOf<T>(shape), wanted,
                 squares, spreads, sq_norm, sq_norm_upper);
 }
 
@@ -181,22 +230,22 @@ cudaError_t DirectNorm(const DenseShape& shape, const T* a, const T* g,
                        Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
   auto* spreads = static_cast<double*>(workspace);
   double* squares = spreads + shape.batch * shape.weights * Segments(shape);
-  BK_RETURN_IF_CUDA_ERROR(Spreads(shape, a, g, spreads, stream));
+  BK_RETURN_IF_CUDA_ERROR(Spreads(shape, a, g, TileSpreads(), spreads, stream));
   return DirectNormWhere(shape, a, g, ExampleList(), spreads, squares, sq_norm,
                          sq_norm_upper, stream);
 }
 
-#define BK_INSTANTIATE(T)                                                      \
-  template cudaError_t Spreads(const DenseShape&, const T*, const T*, double*, \
-                               cudaStream_t);                                  \
-  template cudaError_t ProductSquares(const DenseShape&, const T*, const T*,   \
-                                      ExampleList, double*, Accumulator<T>*,   \
-                                      cudaStream_t);                           \
-  template cudaError_t DirectNormWhere(                                        \
-      const DenseShape&, const T*, const T*, ExampleList, const double*,       \
-      double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t);                \
-  template cudaError_t DirectNorm(const DenseShape&, const T*, const T*,       \
-                                  void*, Accumulator<T>*, Accumulator<T>*,     \
+#define BK_INSTANTIATE(T)                                                    \
+  template cudaError_t Spreads(const DenseShape&, const T*, const T*,        \
+                               TileSpreads, double*, cudaStream_t);          \
+  template cudaError_t ProductSquares(const DenseShape&, const T*, const T*, \
+                                      ExampleList, double*, Accumulator<T>*, \
+                                      cudaStream_t);                         \
+  template cudaError_t DirectNormWhere(                                      \
+      const DenseShape&, const T*, const T*, ExampleList, const double*,     \
+      double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t);              \
+  template cudaError_t DirectNorm(const DenseShape&, const T*, const T*,     \
+                                  void*, Accumulator<T>*, Accumulator<T>*,   \
                                   cudaStream_t);
 BK_INSTANTIATE(float)
 BK_INSTANTIATE(BFloat16)

@@ -36,17 +36,29 @@ struct ExampleList {
 
 // Sums of squares of tiles of a[i,n]^T g[i,n]: [B, N, tiles], and the gradients
 // themselves, [B, N, d, p], unless `grad` is null, for the examples `wanted`.
+// How many tiles there are depends on the size of elements; the most, for a
+// workspace, without it.
+int64_t ProductTileCount(const DenseShape& shape, int64_t element_bytes);
 int64_t ProductTileCount(const DenseShape& shape);
 template <class T>
 cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
                            ExampleList wanted, double* squares,
                            Accumulator<T>* grad, cudaStream_t stream);
 
+// Sums over tiles of positions of bounds of |a_t| |g_t|, [B, N, tiles], that
+// something else has computed: negative where it does not know that they are
+// not 0.
+struct TileSpreads {
+  const double* at = nullptr;
+  int64_t tiles = 0;
+};
+
 // Sums over segments of positions of bounds of |a_t| |g_t|: [B, N, segments].
+// Examples that `known` knows are not read.
 int64_t SpreadSegments(const DenseShape& shape);
 template <class T>
 cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
-                    double* spreads, cudaStream_t stream);
+                    TileSpreads known, double* spreads, cudaStream_t stream);
 
 // Norms of the examples `wanted`; they replace what is there unless their bound
 // is worse. `squares`: [B, N, tiles].

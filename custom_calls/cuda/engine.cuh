@@ -12,15 +12,7 @@
 // Roundings(n) bounds the error of a sum over n terms, in roundings of Acc
 // relative to the sum of absolute values: those of one chunk, and one for the
 // addition of every chunk to the sums.
-//
-// Assumed of tensor cores: an instruction adds its products in steps of at
-// least kStepTerms. A step over k terms aligns the k exact products and the
-// accumulator to the largest of them and truncates each, then truncates the
-// result: at most (k + 2) 2^-23 relative to the sum of their absolute values,
-// 2 (k + 2) roundings. Shorter steps round more often, so the shortest ones
-// are counted. No document of NVIDIA promises it: tests/custom_calls/cuda
-// checks it on the device at hand (engine_test.cc), and that the compiled code
-// has the instructions that are counted here (static_gates.py).
+// What is assumed of tensor cores stands in chain.h.
 #ifndef BK_JAX_CUSTOM_CALLS_CUDA_ENGINE_CUH_
 #define BK_JAX_CUSTOM_CALLS_CUDA_ENGINE_CUH_
 
@@ -29,6 +21,7 @@
 #include <mma.h>  // here only: it takes long to compile
 #endif
 
+#include "custom_calls/cuda/chain.h"
 #include "custom_calls/cuda/staging.cuh"
 
 namespace bk::cuda {
@@ -41,10 +34,6 @@ struct alignas(128) TileOf {
   static constexpr int kStride = kTile + 16 / static_cast<int>(sizeof(Acc));
   Acc at[kTile * kStride];
 };
-
-// Terms of the shortest step that was ever measured on a tensor core: 4, on a
-// V100 and for tf32 on an A100; 8 for 16-bit elements there, 16 on an H100.
-inline constexpr int kStepTerms = 4;
 
 // wmma shapes of an element type. kTerms: the products along the sum of one
 // machine instruction (HMMA.16816: 16, HMMA.1684: 4), of which wmma's m16n16
@@ -96,16 +85,13 @@ struct TensorEngine {
   static constexpr int kInstructions =
       8 * (kDepth<S> / M::kTerms) * (kSplit ? 3 : 1);
   // Of the products of one chunk, each sum of a fragment on its own.
-  static constexpr int64_t kChunkRoundings =
-      kDepth<S> / kStepTerms * 2 * (kStepTerms + 2);
+  static constexpr int64_t kChunkRoundings = ChainRoundings(kDepth<S>);
   // tf32: lo * lo is dropped and lo is rounded to 11 bits, 3 * 2^-22 together;
   // the small products have sums of their own, whose error is nothing.
   static int64_t Roundings(int64_t length) {
     return kChunkRoundings + (kSplit ? 14 : 0) + 1 + CeilDiv(length, kDepth<S>);
   }
-  // A tensor core may flush products below 2^-126 to zero. Rows count with at
-  // least this squared length per element in S, which makes up for it.
-  static constexpr double kTiny = 0x1p-100;
+  static constexpr double kTiny = kTensorTiny;
 
   using Result =
       nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, kStep, float>;

@@ -1,4 +1,5 @@
-// One block for each (example, weight, pair of tiles I <= J of 64 positions):
+// 16-bit elements: gram_kernel.cuh. Others, one block for each (example,
+// weight, pair of tiles I <= J of 64 positions):
 //
 //   1. stream the features of a: the tile (I, J) of a a^T, in registers
 //   2. stream those of g: the same tile of g g^T, in other registers
@@ -10,30 +11,22 @@
 #include "custom_calls/cuda/direct_norm.h"
 #include "custom_calls/cuda/engine.cuh"
 #include "custom_calls/cuda/ghost_norm.h"
+#include "custom_calls/cuda/gram_kernel.cuh"
 #include "custom_calls/cuda/reduce.cuh"
+#include "custom_calls/cuda/tile_pairs.cuh"
 
 namespace bk::cuda {
 namespace {
 
 constexpr int kFinishThreads = 128;
 
-// Pairs of tiles I <= J.
-__host__ __device__ int64_t TilePairs(const DenseShape& shape) {
-  const int64_t tiles = CeilDiv(shape.positions, kTile);
-  return tiles * (tiles + 1) / 2;
-}
+int64_t Weights(const DenseShape& shape) { return shape.batch * shape.weights; }
 
-struct TilePair {
-  int64_t i, j;
-};
-
-// Pair number q of (0, 0), (0, 1), (1, 1), (0, 2), ...
-__device__ TilePair PairOf(int64_t q) {
-  auto j =
-      static_cast<int64_t>((sqrt(8.0 * static_cast<double>(q) + 1) - 1) / 2);
-  while (j * (j + 1) / 2 > q) --j;
-  while ((j + 1) * (j + 2) / 2 <= q) ++j;
-  return {q - j * (j + 1) / 2, j};
+// Side of the tiles of positions for elements of type T.
+template <class T>
+int64_t SideOf(const DenseShape& shape) {
+  if (sizeof(T) != 2) return kTile;
+  return TileSide(Weights(shape), shape.positions, shape.positions);
 }
 
 template <class S>
@@ -87,7 +80,7 @@ template <class T, class E>
 __global__ void __launch_bounds__(kThreads)
     GhostKernel(DenseShape shape, const T* a, const T* g, double* inner) {
   BK_SHARED(GhostShared<T>, shared);
-  const int64_t pairs = TilePairs(shape);
+  const int64_t pairs = TilePairs(shape.positions, kTile);
   const int64_t items = shape.batch * shape.weights * pairs;
   for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
     const int64_t first = item / pairs * shape.positions;
@@ -108,16 +101,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// |computed - exact| <= relative S^2 + absolute, of one weight.
+struct GhostError {
+  double relative, absolute;
+};
+
 // One warp for each example: the estimate, its bound, and whether the bound is
 // so loose that the gradient should be formed.
 template <class Acc>
 __global__ void __launch_bounds__(kFinishThreads)
-    CertifyKernel(DenseShape shape, int64_t segments, double relative_error,
-                  const double* inner, const double* spreads, Acc* sq_norm,
-                  Acc* sq_norm_upper, int32_t* loose) {
+    CertifyKernel(DenseShape shape, int64_t pairs, int64_t segments,
+                  GhostError bound, const double* inner, const double* spreads,
+                  Acc* sq_norm, Acc* sq_norm_upper, int32_t* loose) {
   constexpr int64_t kWarps = kFinishThreads / 32;
-  constexpr double kTolerance = 1.01 * 1.01 - 1;  // of the square of the norm
-  const int64_t pairs = TilePairs(shape);
+  constexpr double kTolerance = 1.02 * 1.02 - 1;  // of the square of the norm
   for (int64_t i = blockIdx.x * kWarps + threadIdx.x / 32; i < shape.batch;
        i += gridDim.x * kWarps) {
     double sum = 0, error = 0;
@@ -134,7 +131,8 @@ __global__ void __launch_bounds__(kFinishThreads)
       sum += WarpSum(part);
       spread = WarpSum(spread);
       zero = zero && spread == 0;
-      error += relative_error * spread * spread;
+      if (spread != 0)
+        error += bound.relative * spread * spread + bound.absolute;
     }
     if (threadIdx.x % 32 != 0) continue;
     const double estimate = sum > 0 ? sum : 0;
@@ -163,44 +161,92 @@ __global__ void __launch_bounds__(32)
 
 // kappa u of cpu/ghost_norm.cc, with the roundings of the engine. Products that
 // a tensor core flushes to zero (below 2^-126) hide at most d 2^-126 of a Gram
-// entry; rows count with d 2^-100 in S, hence less than u A_t A_s.
+// entry; rows count with d 2^-100 in S, hence less than u A_t A_s. Where S
+// comes from the diagonals of computed Gram matrices it may be too small by as
+// many roundings as one entry has: that is in the 2 %.
 template <class T>
-double RelativeError(const DenseShape& shape) {
+GhostError ErrorOf(const DenseShape& shape) {
   const double u = kUnitRoundoff<Accumulator<T>>;
-  const auto gram = static_cast<double>(Engine<T>::Roundings(shape.d) +
-                                        Engine<T>::Roundings(shape.p) + 2);
-  // In double: entries of a thread, of a block, pairs of tiles, weights.
-  const auto outer =
-      static_cast<double>(kSums + 16 + TilePairs(shape) + shape.weights + 32);
-  return 1.02 * (gram * u + outer * kUnitRoundoff<double>);
+  // In double: chunks or entries of a thread, of a block, pairs of tiles,
+  // weights.
+  int64_t outer = kSums + 16 + shape.weights + 32 +
+                  TilePairs(shape.positions, SideOf<T>(shape));
+  if constexpr (sizeof(T) == 2) {
+    const int64_t narrow = shape.d < shape.p ? shape.d : shape.p;
+    const int64_t wide = shape.d < shape.p ? shape.p : shape.d;
+    outer += CeilDiv(wide, kChunkTerms<T>);
+    const auto gram = static_cast<double>(GramRoundings<T>(narrow) + 2);
+    return {1.02 * (gram * u + outer * kUnitRoundoff<double>),
+            GramUnderflow<T>(shape.positions, wide)};
+  } else {
+    const auto gram = static_cast<double>(Engine<T>::Roundings(shape.d) +
+                                          Engine<T>::Roundings(shape.p) + 2);
+    return {1.02 * (gram * u + outer * kUnitRoundoff<double>), 0};
+  }
 }
 
-// Where things lie in the workspace.
+// Where things lie in the workspace, which has room for small tiles.
 struct Parts {
   double* inner;
+  double* tile_spreads;
   double* spreads;
   double* squares;
   int32_t* loose;  // [B]
   int32_t* list;   // [1 + B]
 };
 
-int64_t Weights(const DenseShape& shape) { return shape.batch * shape.weights; }
+int64_t SmallPairs(const DenseShape& shape) {
+  return TilePairs(shape.positions, SmallTiling::kSide);
+}
+int64_t SmallTiles(const DenseShape& shape) {
+  return CeilDiv(shape.positions, SmallTiling::kSide);
+}
 
 Parts Split(const DenseShape& shape, void* workspace) {
   auto* inner = static_cast<double*>(workspace);
-  double* spreads = inner + Weights(shape) * TilePairs(shape);
+  double* tile_spreads = inner + Weights(shape) * SmallPairs(shape);
+  double* spreads = tile_spreads + Weights(shape) * SmallTiles(shape);
   double* squares = spreads + Weights(shape) * SpreadSegments(shape);
   double* end = squares + Weights(shape) * ProductTileCount(shape);
   auto* loose = reinterpret_cast<int32_t*>(end);
-  return {inner, spreads, squares, loose, loose + shape.batch};
+  return {inner, tile_spreads, spreads, squares, loose, loose + shape.batch};
+}
+
+// inner and spreads.
+template <class T>
+cudaError_t GramProducts(const DenseShape& shape, const T* a, const T* g,
+                         const Parts& parts, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 2) {
+    const bool a_first = shape.d < shape.p;
+    const GramOperands<T> operands = {a_first ? a : g,
+                                      a_first ? g : a,
+                                      Weights(shape),
+                                      shape.positions,
+                                      a_first ? shape.d : shape.p,
+                                      a_first ? shape.p : shape.d};
+    const GramResults results = {parts.inner, parts.tile_spreads};
+    const int64_t side = SideOf<T>(shape);
+    BK_RETURN_IF_CUDA_ERROR(
+        side == LargeTiling::kSide
+            ? (LaunchGram<T, LargeTiling>(operands, results, stream))
+            : (LaunchGram<T, SmallTiling>(operands, results, stream)));
+    return Spreads(shape, a, g,
+                   {parts.tile_spreads, CeilDiv(shape.positions, side)},
+                   parts.spreads, stream);
+  } else {
+    BK_RETURN_IF_CUDA_ERROR(
+        Spreads(shape, a, g, TileSpreads(), parts.spreads, stream));
+    return Launch(GhostKernel<T, Engine<T>>, Weights(shape) * SmallPairs(shape),
+                  kThreads, stream, shape, a, g, parts.inner);
+  }
 }
 
 }  // namespace
 
 int64_t GhostNormWorkspaceBytes(const DenseShape& shape) {
   const int64_t doubles =
-      Weights(shape) *
-      (TilePairs(shape) + SpreadSegments(shape) + ProductTileCount(shape));
+      Weights(shape) * (SmallPairs(shape) + SmallTiles(shape) +
+                        SpreadSegments(shape) + ProductTileCount(shape));
   return doubles * static_cast<int64_t>(sizeof(double)) +
          (2 * shape.batch + 1) * static_cast<int64_t>(sizeof(int32_t));
 }
@@ -210,14 +256,12 @@ cudaError_t GhostNorm(const DenseShape& shape, const T* a, const T* g,
                       void* workspace, Accumulator<T>* sq_norm,
                       Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
   const Parts parts = Split(shape, workspace);
-  BK_RETURN_IF_CUDA_ERROR(Spreads(shape, a, g, parts.spreads, stream));
-  BK_RETURN_IF_CUDA_ERROR(Launch(GhostKernel<T, Engine<T>>,
-                                 Weights(shape) * TilePairs(shape), kThreads,
-                                 stream, shape, a, g, parts.inner));
+  BK_RETURN_IF_CUDA_ERROR(GramProducts(shape, a, g, parts, stream));
   BK_RETURN_IF_CUDA_ERROR(Launch(
       CertifyKernel<Accumulator<T>>, CeilDiv(shape.batch, 4), kFinishThreads,
-      stream, shape, SpreadSegments(shape), RelativeError<T>(shape),
-      parts.inner, parts.spreads, sq_norm, sq_norm_upper, parts.loose));
+      stream, shape, TilePairs(shape.positions, SideOf<T>(shape)),
+      SpreadSegments(shape), ErrorOf<T>(shape), parts.inner, parts.spreads,
+      sq_norm, sq_norm_upper, parts.loose));
   // For one position the bound is as good as any.
   if (shape.positions <= 1) return cudaSuccess;
   BK_RETURN_IF_CUDA_ERROR(

@@ -11,8 +11,8 @@ namespace bk::cuda {
 namespace {
 
 constexpr int kFinishThreads = 128;
-// Of the squares of a tile: 32 of a thread, then those of a block.
-constexpr int64_t kTileRoundings = 48;
+// Of the squares of a tile: at most 64 of a thread, then those of a block.
+constexpr int64_t kTileRoundings = 80;
 constexpr int kOwn = 32;  // elements of a thread
 constexpr int64_t kPart = int64_t{kFinishThreads} * kOwn;
 
@@ -101,7 +101,7 @@ cudaError_t PerSampleGrad(const DenseShape& shape, const T* a, const T* g,
                           Accumulator<T>* sq_norm,
                           Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
   auto* squares = static_cast<double*>(workspace);
-  const int64_t tiles = ProductTileCount(shape);
+  const int64_t tiles = ProductTileCount(shape, sizeof(T));
   BK_RETURN_IF_CUDA_ERROR(
       ProductSquares(shape, a, g, ExampleList(), squares, grad, stream));
   return Finish(shape.batch, shape.weights * tiles, squares, sq_norm,

@@ -27,11 +27,16 @@
 
 // One struct holds all shared memory of a kernel; at most 48 KB.
 #define BK_SHARED(Type, name) __shared__ Type name
+// The same for up to 99 KB, with LaunchWithShared.
+#define BK_DYNAMIC_SHARED(Type, name)                         \
+  extern __shared__ __align__(1024) char bk_dynamic_shared[]; \
+  Type& name = *reinterpret_cast<Type*>(bk_dynamic_shared)
 
 namespace bk::cuda {
 
 // Blocks of a grid, along x: the largest number that CUDA takes.
 inline constexpr int64_t kMaxBlocks = 0x7fffffff;
+inline constexpr int kSharedWithoutAsking = 48 * 1024;  // bytes
 
 // Loads a kernel for the current device, the first time.
 inline cudaError_t Load(const void* kernel) {
@@ -46,16 +51,47 @@ inline cudaError_t Load(const void* kernel) {
 }
 
 // Launches as many blocks as there are items, at least one and at most
-// kMaxBlocks.
+// kMaxBlocks, with `shared` bytes of dynamic shared memory.
 template <class... Parameters, class... Arguments>
-cudaError_t Launch(void (*kernel)(Parameters...), int64_t items, int threads,
-                   cudaStream_t stream, Arguments... arguments) {
-  if (loading_only) return Load(reinterpret_cast<const void*>(kernel));
+cudaError_t LaunchWithShared(void (*kernel)(Parameters...), int64_t items,
+                             int threads, int shared, cudaStream_t stream,
+                             Arguments... arguments) {
+  const auto* code = reinterpret_cast<const void*>(kernel);
+  if (shared > kSharedWithoutAsking) {
+    BK_RETURN_IF_CUDA_ERROR(cudaFuncSetAttribute(
+        code, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  }
+  if (loading_only) return Load(code);
   const int64_t wanted = items > 0 ? items : 1;
   const auto blocks =
       static_cast<unsigned>(wanted < kMaxBlocks ? wanted : kMaxBlocks);
-  kernel<<<blocks, threads, 0, stream>>>(arguments...);
+  kernel<<<blocks, threads, shared, stream>>>(arguments...);
   return cudaGetLastError();
+}
+
+template <class... Parameters, class... Arguments>
+cudaError_t Launch(void (*kernel)(Parameters...), int64_t items, int threads,
+                   cudaStream_t stream, Arguments... arguments) {
+  return LaunchWithShared(kernel, items, threads, 0, stream, arguments...);
+}
+
+}  // namespace bk::cuda
+
+#else
+
+#define BK_DYNAMIC_SHARED(Type, name)                                 \
+  static_assert(sizeof(Type) <= ::bk::emulator::kDynamicSharedLimit); \
+  Type& name =                                                        \
+      *reinterpret_cast<Type*>(::bk::emulator::DynamicSharedOf(sizeof(Type)))
+
+namespace bk::cuda {
+
+template <class... Parameters, class... Arguments>
+cudaError_t LaunchWithShared(void (*kernel)(Parameters...), int64_t items,
+                             int threads, int shared, cudaStream_t stream,
+                             Arguments... arguments) {
+  emulator::AskForShared(shared);
+  return Launch(kernel, items, threads, stream, arguments...);
 }
 
 }  // namespace bk::cuda

@@ -17,14 +17,13 @@
 #include <cstring>
 
 #include "custom_calls/cuda/element.cuh"
+#include "custom_calls/cuda/layout.cuh"
 #include "custom_calls/cuda/platform.cuh"
 
 namespace bk::cuda {
 
 inline constexpr int kTile = 64;
 inline constexpr int kThreads = 128;
-
-enum class Layout { kRows, kColumns };
 
 // Elements of the summed dimension in one chunk: 64 bytes. More would not fit
 // into the registers of a thread.

@@ -9,20 +9,21 @@ using bk::emulator::CheckAccess;
 using bk::emulator::CheckAligned;
 
 // NOLINTBEGIN
-#define BK_CALLBACKS(bytes)                           \
-  void __tsan_read##bytes(void* address) {            \
-    CheckAligned(address, bytes, "a load");           \
-    CheckAccess(address, bytes, Access::kRead);       \
-  }                                                   \
-  void __tsan_write##bytes(void* address) {           \
-    CheckAligned(address, bytes, "a store");          \
-    CheckAccess(address, bytes, Access::kWrite);      \
-  }                                                   \
-  void __tsan_unaligned_read##bytes(void* address) {  \
-    CheckAccess(address, bytes, Access::kRead);       \
-  }                                                   \
-  void __tsan_unaligned_write##bytes(void* address) { \
-    CheckAccess(address, bytes, Access::kWrite);      \
+#define BK_CODE __builtin_return_address(0)
+#define BK_CALLBACKS(bytes)                               \
+  void __tsan_read##bytes(void* address) {                \
+    CheckAligned(address, bytes, "a load");               \
+    CheckAccess(address, bytes, Access::kRead, BK_CODE);  \
+  }                                                       \
+  void __tsan_write##bytes(void* address) {               \
+    CheckAligned(address, bytes, "a store");              \
+    CheckAccess(address, bytes, Access::kWrite, BK_CODE); \
+  }                                                       \
+  void __tsan_unaligned_read##bytes(void* address) {      \
+    CheckAccess(address, bytes, Access::kRead, BK_CODE);  \
+  }                                                       \
+  void __tsan_unaligned_write##bytes(void* address) {     \
+    CheckAccess(address, bytes, Access::kWrite, BK_CODE); \
   }
 
 extern "C" {

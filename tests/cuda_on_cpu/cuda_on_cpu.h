@@ -51,7 +51,7 @@ constexpr int warpSize = 32;
 
 #define BK_SITE (::bk::emulator::Site{__FILE__, __LINE__})
 #define __syncthreads() ::bk::emulator::SyncThreads(BK_SITE)
-#define __syncwarp() ::bk::emulator::ExchangeInWarp(~0u, 0, BK_SITE)
+#define __syncwarp() ::bk::emulator::SyncWarp(~0u, BK_SITE)
 #define __shfl_sync(mask, value, lane) \
   ::bk::emulator::Shuffle(mask, value, (lane)&31, BK_SITE)
 #define __shfl_down_sync(mask, value, delta)                                \
@@ -101,19 +101,21 @@ namespace bk::emulator {
 template <class T>
 T Shuffle(uint32_t mask, T value, int from, Site site) {
   static_assert(sizeof(T) <= sizeof(uint64_t));
-  uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(T));
-  const uint64_t* all = ExchangeInWarp(mask, bits, site);
+  Payload mine = {};
+  std::memcpy(mine.words, &value, sizeof(T));
+  const Payload* all = ExchangeInWarp(mask, mine, site);
   if (from < 0 || from >= kWarpSize || (mask >> from & 1) == 0) return value;
   std::memcpy(&value, all + from, sizeof(T));
   return value;
 }
 
 inline uint32_t Ballot(uint32_t mask, bool predicate, Site site) {
-  const uint64_t* all = ExchangeInWarp(mask, predicate ? 1 : 0, site);
+  const Payload mine = {{predicate ? uint64_t{1} : 0}};
+  const Payload* all = ExchangeInWarp(mask, mine, site);
   uint32_t result = 0;
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    if ((mask >> lane & 1) != 0 && all[lane] != 0) result |= 1u << lane;
+    if ((mask >> lane & 1) != 0 && all[lane].words[0] != 0)
+      result |= 1u << lane;
   }
   return result;
 }

@@ -10,8 +10,11 @@
 #include <sstream>
 #include <vector>
 
+#include "tests/cuda_on_cpu/async_copy.h"
+#include "tests/cuda_on_cpu/bank_conflicts.h"
 #include "tests/cuda_on_cpu/cuda_on_cpu.h"
 #include "tests/cuda_on_cpu/fiber.h"
+#include "tests/cuda_on_cpu/warpgroup.h"
 
 // Begin and end of the program's own constants and variables.
 extern "C" const char __executable_start;  // NOLINT
@@ -29,21 +32,24 @@ struct Thread {
   State state = State::kDone;
   Site site = {"", 0};
   uint32_t mask = 0;             // of the operation that it waits in
+  bool orders = false;           // whether that operation orders accesses
   uint32_t exchanges = 0;        // operations of the warp so far
   uint32_t warp_operations = 0;  // of wmma, counted only
+  uint32_t proxy_fences = 0;
 };
 
 struct Warp {
   uint32_t barriers = 0;
   // By parity: a lane may bring its next value before another has read.
-  std::array<std::array<uint64_t, kWarpSize>, 2> values;
+  std::array<std::array<Payload, kWarpSize>, 2> values;
 };
 
 class Grid {
  public:
   bool Run(int64_t blocks, int threads, Kernel kernel, const void* closure);
   void SyncThreads(Site site);
-  const uint64_t* Exchange(uint32_t mask, uint64_t value, Site site);
+  const Payload* Exchange(uint32_t mask, const Payload& mine, bool orders,
+                          Site site);
   bool MayLaunch(KernelCode kernel);
   void Load(KernelCode kernel) { loaded_.insert(kernel); }
   void UnloadAll() { loaded_.clear(); }
@@ -51,8 +57,15 @@ class Grid {
   int64_t Launches() const { return launch_; }
   int64_t Accesses() const { return accesses_; }
   void NoteWarpOperation() { ++threads_[current_].warp_operations; }
+  void NoteProxyFence() { ++threads_[current_].proxy_fences; }
+  uint32_t ProxyFencesOf(uint32_t thread) const {
+    return threads_[thread].proxy_fences;
+  }
   int Current() const { return current_; }
-  void Check(const void* address, size_t bytes, Access access);
+  void Check(const void* address, size_t bytes, Access access,
+             const void* code);
+  Moment Now() const;
+  std::string WhoRuns() const;
   void CheckAligned(const void* address, size_t bytes, const char* what);
   [[noreturn]] void Abandon(const std::string& problem);
   const std::string& Problem() const { return problem_; }
@@ -160,12 +173,17 @@ void Grid::RunBlock() {
   for (int i = 0; i < count_; ++i) {
     threads_[i].state = State::kReady;
     threads_[i].exchanges = threads_[i].warp_operations = 0;
+    threads_[i].proxy_fences = 0;
     Prepare(&threads_[i].context, stacks_ + i * kStackBytes, kStackBytes,
             &Grid::Entry);
   }
   for (int i = 0; i * kWarpSize < count_; ++i) warps_[i].barriers = 0;
+  ForgetCopies();
+  ForgetProducts();
   while (problem_.empty() && Step()) {
   }
+  Fail(UnfinishedCopies());
+  Fail(UnfinishedProducts(count_));
 }
 
 // Runs every thread that can run, then lets go on who waits; false at the end.
@@ -238,7 +256,8 @@ bool Grid::ReleaseWarp(int warp) {
       threads_[first + lane].state = State::kReady;
     }
   }
-  ++warps_[warp].barriers;
+  if (leader.orders) ++warps_[warp].barriers;
+  EndOfAccesses(static_cast<uint32_t>(warp));
   return true;
 }
 
@@ -249,6 +268,7 @@ bool Grid::ReleaseBlock() {
   const auto waits = [](const Thread& t) { return t.state != State::kDone; };
   const auto* leader = std::find_if(begin, end, waits);
   CheckWarpsAgree();
+  for (int i = 0; i * kWarpSize < count_; ++i) EndOfAccesses(i);
   if (leader == end || !problem_.empty()) return false;
   for (const auto* other = begin; other != end; ++other) {
     if (other->state == State::kAtBarrier &&
@@ -283,33 +303,45 @@ void Grid::SyncThreads(Site site) {
   Switch(&thread.context, &scheduler_);
 }
 
-const uint64_t* Grid::Exchange(uint32_t mask, uint64_t value, Site site) {
+const Payload* Grid::Exchange(uint32_t mask, const Payload& mine, bool orders,
+                              Site site) {
   Thread& thread = threads_[current_];
   auto& values = warps_[current_ / kWarpSize].values[thread.exchanges++ % 2];
-  values[current_ % kWarpSize] = value;
+  values[current_ % kWarpSize] = mine;
   thread.state = State::kInWarp;
   thread.site = site;
   thread.mask = mask;
+  thread.orders = orders;
   Switch(&thread.context, &scheduler_);
   return values.data();
 }
 
-void Grid::Check(const void* address, size_t bytes, Access access) {
+Moment Grid::Now() const {
+  return {launch_,
+          static_cast<uint32_t>(block_),
+          static_cast<uint32_t>(current_),
+          barriers_,
+          warps_[current_ / kWarpSize].barriers,
+          threads_[current_].proxy_fences};
+}
+
+std::string Grid::WhoRuns() const {
+  return " (thread " + std::to_string(current_) + " of block " +
+         std::to_string(block_) + ")";
+}
+
+void Grid::Check(const void* address, size_t bytes, Access access,
+                 const void* code) {
   if (current_ < 0) return;
   const auto number = reinterpret_cast<uintptr_t>(address);
   if (OnAnyStack(number)) return;
   const bool own = address >= &__executable_start && address < &_end;
   if (own) return;
   ++accesses_;
-  const Moment now = {launch_, static_cast<uint32_t>(block_),
-                      static_cast<uint32_t>(current_), barriers_,
-                      warps_[current_ / kWarpSize].barriers};
-  const std::string problem = emulator::Check(address, bytes, access, now);
-  if (!problem.empty()) {
-    std::ostringstream text;
-    text << problem << " (thread " << current_ << " of block " << block_ << ")";
-    Abandon(text.str());
-  }
+  const std::string problem = emulator::Check(address, bytes, access, Now());
+  if (!problem.empty()) Abandon(problem + WhoRuns());
+  NoteSharedAccess(current_, code, address, bytes,
+                   access == Access::kRead ? "a load" : "a store");
 }
 
 // Of memory that kernels share; what a thread has for itself a GPU keeps in
@@ -319,9 +351,8 @@ void Grid::CheckAligned(const void* address, size_t bytes, const char* what) {
   if (current_ < 0 || number % bytes == 0 || OnAnyStack(number)) return;
   std::ostringstream text;
   text << "misaligned: " << what << " at " << address
-       << ", which is not a multiple of " << bytes << " bytes (thread "
-       << current_ << " of block " << block_ << ")";
-  Abandon(text.str());
+       << ", which is not a multiple of " << bytes << " bytes";
+  Abandon(text.str() + WhoRuns());
 }
 
 }  // namespace
@@ -339,13 +370,23 @@ int64_t Launches() { return TheGrid().Launches(); }
 int64_t Accesses() { return TheGrid().Accesses(); }
 const std::string& LastProblem() { return TheGrid().Problem(); }
 void SyncThreads(Site site) { TheGrid().SyncThreads(site); }
-const uint64_t* ExchangeInWarp(uint32_t mask, uint64_t value, Site site) {
-  return TheGrid().Exchange(mask, value, site);
+void SyncWarp(uint32_t mask, Site site) {
+  TheGrid().Exchange(mask, {}, true, site);
+}
+const Payload* ExchangeInWarp(uint32_t mask, const Payload& mine, Site site) {
+  return TheGrid().Exchange(mask, mine, false, site);
 }
 void NoteWarpOperation() { TheGrid().NoteWarpOperation(); }
+void NoteProxyFence() { TheGrid().NoteProxyFence(); }
+uint32_t ProxyFencesOf(uint32_t thread) {
+  return TheGrid().ProxyFencesOf(thread);
+}
 int Lane() { return TheGrid().Current() % kWarpSize; }
-void CheckAccess(const void* address, size_t bytes, Access access) {
-  TheGrid().Check(address, bytes, access);
+Moment Now() { return TheGrid().Now(); }
+std::string WhoRuns() { return TheGrid().WhoRuns(); }
+void CheckAccess(const void* address, size_t bytes, Access access,
+                 const void* code) {
+  TheGrid().Check(address, bytes, access, code);
 }
 void CheckAligned(const void* address, size_t bytes, const char* what) {
   TheGrid().CheckAligned(address, bytes, what);

@@ -8,6 +8,7 @@
 //   a vector or a wmma tile that does not start where a GPU
 //   needs it to                                             | misaligned
 //   lanes of a warp have done unequal numbers of wmma calls   | divergence
+//   asynchronous copies, matrix instructions        | see instructions.h
 // LastProblem() says what it was, with the source line of the barrier.
 #ifndef BK_JAX_TESTS_CUDA_ON_CPU_EMULATOR_H_
 #define BK_JAX_TESTS_CUDA_ON_CPU_EMULATOR_H_
@@ -57,16 +58,30 @@ const std::string& LastProblem();
 
 // Called by device code, through the functions of cuda_on_cpu.h.
 void SyncThreads(Site site);
-// Waits for the lanes of `mask`; returns the values that they brought.
-const uint64_t* ExchangeInWarp(uint32_t mask, uint64_t value, Site site);
+// __syncwarp: what lanes of `mask` did before comes before what they do after.
+void SyncWarp(uint32_t mask, Site site);
+// Waits for the lanes of `mask`; returns what they brought, by lane. As on a
+// GPU, this orders no accesses to memory.
+struct Payload {
+  uint64_t words[4];
+};
+const Payload* ExchangeInWarp(uint32_t mask, const Payload& mine, Site site);
 // Counts an operation that all lanes of a warp have to make together.
 void NoteWarpOperation();
 int Lane();
-void CheckAccess(const void* address, size_t bytes, Access access);
+// fence.proxy.async: of the running thread, and how many a thread has made.
+void NoteProxyFence();
+uint32_t ProxyFencesOf(uint32_t thread);
+Moment Now();
+// " (thread .. of block ..)"
+std::string WhoRuns();
+// `code`: the instruction, if accesses of the lanes belong together by it.
+void CheckAccess(const void* address, size_t bytes, Access access,
+                 const void* code = nullptr);
 // Ends the launch unless the address is a multiple of `bytes`; `what` is there.
 void CheckAligned(const void* address, size_t bytes, const char* what);
 // Ends the launch with this problem.
-void Abandon(const std::string& problem);
+[[noreturn]] void Abandon(const std::string& problem);
 
 }  // namespace bk::emulator
 

@@ -9,7 +9,7 @@ Sources: NVIDIA's white papers and data sheets for units, clocks and sizes. Beyo
 - H100 reaches 0.63 of its peak by `mma.sync` (HMMA), all of it by `wgmma` (HGMMA): Luo et al.,
   "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv 2402.13499. For B200, whose
   peak is that of `tcgen05`, the same number of products in a cycle is an assumption.
-- The L2 cache: 5120 bytes in a cycle (A100), of which 0.7 are taken to be reached: 5.5 to 5.7 TB/s
+- The L2 cache: 5120 bytes in a cycle (A100), of which 0.85 are taken to be reached; 5.5 to 5.7 TB/s
   were measured on an H100 PCIe (chipsandcheese.com, July 2023). For B200: an assumption.
 """
 
@@ -77,19 +77,19 @@ class Architecture:
     @property
     def l2_rate(self) -> float:
         """Bytes from the L2 cache for one multiprocessor; its own port takes 64."""
-        return min(64.0, 0.7 * self.l2 / self.multiprocessors)
+        return min(64.0, 0.85 * self.l2 / self.multiprocessors)
 
 
 A100 = Architecture(
-    "A100", "sm_80", 108, 1.41e9, 0.98, hmma=1024, peak=1024, fp32=64, alu=64, double=32, special=16,
+    "A100", "sm_80", 108, 1.41e9, 0.96, hmma=1024, peak=1024, fp32=64, alu=64, double=32, special=16,
     l2=5120, l2_size=40 << 20, memory=2.039e12, shared=164 << 10,
 )  # fmt: skip
 H100 = Architecture(
-    "H100", "sm_90", 132, 1.83e9, 0.86, hmma=0.63 * 2048, peak=2048, fp32=128, alu=64, double=64,
+    "H100", "sm_90", 132, 1.83e9, 0.88, hmma=0.63 * 2048, peak=2048, fp32=128, alu=64, double=64,
     special=16, l2=5120, l2_size=50 << 20, memory=3.35e12, shared=228 << 10,
 )  # fmt: skip
 B200 = Architecture(
-    "B200", "sm_100", 148, 1.856e9, 0.82, hmma=0.63 * 2048, peak=4096, fp32=128, alu=64, double=64,
+    "B200", "sm_100", 148, 1.856e9, 0.80, hmma=0.63 * 2048, peak=4096, fp32=128, alu=64, double=64,
     special=16, l2=10240, l2_size=126 << 20, memory=8.0e12, shared=228 << 10,
 )  # fmt: skip
 ARCHITECTURES = (A100, H100, B200)

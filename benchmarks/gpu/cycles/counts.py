@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.gpu.cycles import opcodes
-from benchmarks.gpu.cycles.loops import Loop, innermost, loops, steady_path
+from benchmarks.gpu.cycles.loops import loops, main, steady_path
 from benchmarks.gpu.cycles.sass import Block, Function, Instruction, basic_blocks
 
 VECTOR = 16  # bytes of a load that counts as one of the fast way
@@ -74,29 +74,22 @@ def count(instructions: Iterable[Instruction]) -> Counts:
     )
 
 
-def is_main(blocks: dict[int, Block], loop: Loop, least: int = 8) -> bool:
-    """Whether a loop has products: tensor cores', or at least eight multiply-adds in float32."""
-    body = [one for name in loop.body for one in blocks[name].instructions]
-    ffma = sum(one.base == "FFMA" for one in body)
-    return any(opcodes.is_tensor(one) for one in body) or ffma >= least
+def tensor_weight(blocks: dict[int, Block]) -> Callable[[int], float]:
+    """Tensor-core instructions of a block."""
+    return lambda name: sum(opcodes.is_tensor(one) for one in blocks[name].instructions)
 
 
 def main_loops(function: Function) -> list[tuple[Instruction, ...]]:
-    """The ways through one turn of the innermost loops with products, in the order of addresses.
+    """The ways through one turn of the loops with products, in the order of addresses.
 
-    If there are loops with tensor cores, others do not count.
+    Those of tensor cores, or if there are none, those of multiply-adds in float32.
     """
     blocks = basic_blocks(function.instructions)
     found = loops(blocks)
-    has_tensor = any(opcodes.is_tensor(one) for one in function.instructions)
-
-    def wanted(loop: Loop) -> bool:
-        body = (one for name in loop.body for one in blocks[name].instructions)
-        if has_tensor:
-            return any(opcodes.is_tensor(one) for one in body)
-        return is_main(blocks, loop)
-
-    return [steady_path(blocks, loop, worth) for loop in innermost(found, wanted)]
+    chosen = main(found, tensor_weight(blocks)) or main(
+        found, lambda name: sum(one.base == "FFMA" for one in blocks[name].instructions)
+    )
+    return [steady_path(blocks, loop, worth) for loop in chosen]
 
 
 def worth(one: Instruction) -> tuple[float, ...]:

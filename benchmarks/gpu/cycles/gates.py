@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from benchmarks.gpu.cycles import banks, counts, opcodes
-from benchmarks.gpu.cycles.loops import Loop, innermost, loops, steady_path
+from benchmarks.gpu.cycles.loops import Loop, loops, main, steady_path
 from benchmarks.gpu.cycles.sass import Block, Function, Instruction, basic_blocks
 
 MOST_INSTRUCTIONS = 3.0
@@ -33,12 +33,9 @@ class MainLoop(NamedTuple):
 
 
 def tensor_loops(function: Function) -> list[MainLoop]:
-    """The innermost loops of tensor cores."""
+    """The loops of tensor cores that do the work."""
     instructions = function.instructions
     blocks = basic_blocks(instructions)
-
-    def wanted(loop: Loop) -> bool:
-        return any(opcodes.is_tensor(one) for one in _body(blocks, loop))
 
     return [
         MainLoop(
@@ -47,7 +44,7 @@ def tensor_loops(function: Function) -> list[MainLoop]:
             tuple(one for one in instructions if one.address < loop.header),
             instructions,
         )
-        for loop in innermost(loops(blocks), wanted)
+        for loop in main(loops(blocks), counts.tensor_weight(blocks))
     ]
 
 

@@ -30,14 +30,20 @@ def loops(blocks: dict[int, Block]) -> list[Loop]:
     ]
 
 
-def innermost(found: list[Loop], wanted: Callable[[Loop], bool]) -> list[Loop]:
-    """The wanted loops that hold no other wanted one."""
-    chosen = [loop for loop in found if wanted(loop)]
-    return [
-        loop
-        for loop in chosen
-        if not any(other.body < loop.body for other in chosen if other is not loop)
-    ]
+def main(found: list[Loop], weight: Callable[[int], float]) -> list[Loop]:
+    """The loops that do the work: with blocks of some weight that are in no loop inside.
+
+    Those with less than half of the most such weight are for what is left over at the end; of those
+    that are left, the innermost.
+    """
+    heavy = [loop for loop in found if any(weight(name) for name in loop.body)]
+    own = {}
+    for loop in heavy:
+        inside = [other.body for other in heavy if other.body < loop.body]
+        own[loop] = sum(weight(name) for name in loop.body.difference(*inside))
+    most = max(own.values(), default=0)
+    kept = [loop for loop in heavy if own[loop] > 0 and own[loop] >= most / 2]
+    return [loop for loop in kept if not any(other.body < loop.body for other in kept)]
 
 
 def steady_path(

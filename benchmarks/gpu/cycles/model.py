@@ -65,6 +65,11 @@ class Kernel:
         return self.load_bytes or self.turn.loaded * self.warps
 
     @property
+    def copies_ahead(self) -> bool:
+        """Whether blocks stay and a warp of its own copies: those of warp groups."""
+        return any(is_group for _, is_group in self.turn.tensor)
+
+    @property
     def stages(self) -> int:
         """Turns that loads may take: as many as fit into shared memory beside the one in use."""
         if not self.turn.has("LDGSTS", "UTMALDG", "UBLKCP") and not self.load_bytes:
@@ -147,13 +152,19 @@ def cycles(kernel: Kernel, gpu: Architecture, work: Work) -> float:
     total = waves * _wave(kernel, gpu, turns, most, work)
     if rest:
         total += _wave(kernel, gpu, turns, math.ceil(rest / gpu.multiprocessors), work)
-    return total
+    # A warp of its own copies for the next tile while others end the one before.
+    return total + (_begin(kernel, gpu, turns) if kernel.copies_ahead else 0.0)
 
 
 def _wave(kernel: Kernel, gpu: Architecture, turns: int, blocks: int, work: Work) -> float:
     """Blocks that begin together on a multiprocessor; beginnings and ends of some hide behind others."""
     loop = turns * bound(kernel, gpu, blocks).cycles
-    begin = gpu.latency + min(kernel.stages, turns) * kernel.loaded / gpu.l2_rate
+    begin = 0.0 if kernel.copies_ahead else _begin(kernel, gpu, turns)
     code = kernel.outside * kernel.warps / gpu.issue
     end = code + work.written / gpu.l2_rate
     return loop + begin + blocks * end
+
+
+def _begin(kernel: Kernel, gpu: Architecture, turns: int) -> float:
+    """Until the first operands are there."""
+    return gpu.latency + min(kernel.stages, turns) * kernel.loaded / gpu.l2_rate

@@ -3,8 +3,8 @@
     python -m benchmarks.gpu.cycles.validate --cutlass FOLDER --cublas libcublasLt.so.13
 
 FOLDER holds CUTLASS's headers (`cutlass_library/source/include` of the package nvidia-cutlass), which
-a small program is compiled with; libcublasLt.so.13 is in the package nvidia-cublas, and takes two
-minutes to be taken apart. Either may be left out. Nothing of them is kept.
+two small programs are compiled with, in a minute. libcublasLt.so.13 is in the package nvidia-cublas,
+and takes some minutes to be taken apart. Either may be left out. Nothing of them is kept.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.gpu.cycles import architectures, compiled, model
-from benchmarks.gpu.cycles.published import KNOWN, PROBE, Known
+from benchmarks.gpu.cycles.published import KNOWN, PROBES, Known
 from benchmarks.gpu.cycles.traffic import Product, product_work
 
-NVCC = ("nvcc", "-std=c++17", "-O3", "-arch=sm_80", "-cubin", "--expt-relaxed-constexpr", "-w")
+NVCC = ("nvcc", "-std=c++17", "-O3", "-DNDEBUG", "-cubin", "--expt-relaxed-constexpr", "-w")
 
 
-def compile_probe(include: Path, folder: Path) -> Path:
+def compile_probe(include: Path, target: str, folder: Path) -> Path:
     """CUTLASS's kernels, in a temporary folder."""
-    source, cubin = folder / "probe.cu", folder / "probe.cubin"
-    source.write_text(PROBE)
-    subprocess.run([*NVCC, f"-I{include}", source, "-o", cubin], check=True)
+    source, cubin = folder / f"{target}.cu", folder / f"{target}.cubin"
+    source.write_text(PROBES[target])
+    subprocess.run([*NVCC, f"-arch={target}", f"-I{include}", source, "-o", cubin], check=True)
     return cubin
 
 
@@ -58,7 +58,7 @@ def read(known: Known, files: list[Path]) -> model.Kernel:
 def row(known: Known, kernel: model.Kernel) -> str:
     """Computed beside published."""
     gpu = architectures.find(known.gpu)
-    product = Product(*known.sizes, itemsize=known.itemsize, written=4)
+    product = Product(*known.sizes, itemsize=known.itemsize, written=known.written)
     seconds = model.seconds(kernel, gpu, product_work(kernel, gpu, product))
     m, n, k = known.sizes
     rate = 2.0 * m * n * k / seconds
@@ -82,9 +82,12 @@ def table(cutlass: Path | None, cublas: Path | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if cutlass is not None:
-            files["cutlass"] = [compile_probe(cutlass, folder)]
+            files["cutlass"] = [compile_probe(cutlass, "sm_80", folder)]
+            files["cutlass_90"] = [compile_probe(cutlass, "sm_90a", folder)]
         if cublas is not None:
-            for target in sorted({known.origin for known in KNOWN} - {"cutlass"}):
+            for target in sorted(
+                {known.origin for known in KNOWN if known.origin.startswith("sm_")}
+            ):
                 files[target] = extract(cublas, target, folder)
         for known in KNOWN:
             if known.origin in files:

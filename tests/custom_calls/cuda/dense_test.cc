@@ -4,14 +4,12 @@
 #include <cmath>
 #include <vector>
 
-#include "custom_calls/cuda/clipped_gemm.h"
 #include "custom_calls/cuda/direct_norm.h"
-#include "custom_calls/cuda/ghost_norm.h"
-#include "custom_calls/cuda/per_sample_grad.h"
 #include "custom_calls/reference/clipped_gemm.h"
 #include "custom_calls/reference/ghost_norm.h"
 #include "custom_calls/reference/per_sample_grad.h"
 #include "gtest/gtest.h"
+#include "tests/custom_calls/cuda/dense_calls.h"
 #include "tests/custom_calls/cuda/device_buffer.h"
 #include "tests/custom_calls/norm_cases.h"
 #include "tests/custom_calls/test_data.h"
@@ -19,52 +17,6 @@
 
 namespace bk::cuda {
 namespace {
-
-enum class Kind { kGhost, kDirect, kPerSample };
-constexpr Kind kKinds[] = {Kind::kGhost, Kind::kDirect, Kind::kPerSample};
-
-template <class T>
-struct Norms {
-  std::vector<Accumulator<T>> sq_norm, upper, grad;
-};
-
-int64_t WorkspaceBytes(Kind kind, const DenseShape& shape) {
-  switch (kind) {
-    case Kind::kGhost:
-      return GhostNormWorkspaceBytes(shape);
-    case Kind::kDirect:
-      return DirectNormWorkspaceBytes(shape);
-    default:
-      return PerSampleGradWorkspaceBytes(shape);
-  }
-}
-
-template <class T>
-Norms<T> NormsOf(Kind kind, const DenseShape& shape, const Array<T>& a,
-                 const Array<T>& g) {
-  auto da = DeviceBuffer<T>::Of(a, "a");
-  auto dg = DeviceBuffer<T>::Of(g, "g");
-  DeviceBuffer<char> workspace(WorkspaceBytes(kind, shape), "workspace");
-  const int64_t entries = kind == Kind::kPerSample
-                              ? shape.batch * shape.weights * shape.d * shape.p
-                              : 0;
-  DeviceBuffer<Accumulator<T>> grad(entries, "grad");
-  DeviceBuffer<Accumulator<T>> sq_norm(shape.batch, "sq_norm");
-  DeviceBuffer<Accumulator<T>> upper(shape.batch, "upper");
-  cudaError_t error = cudaSuccess;
-  if (kind == Kind::kGhost) {
-    error = GhostNorm(shape, da.data(), dg.data(), workspace.data(),
-                      sq_norm.data(), upper.data(), nullptr);
-  } else if (kind == Kind::kDirect) {
-    error = DirectNorm(shape, da.data(), dg.data(), workspace.data(),
-                       sq_norm.data(), upper.data(), nullptr);
-  } else {
-    error = PerSampleGrad(shape, da.data(), dg.data(), workspace.data(),
-                          grad.data(), sq_norm.data(), upper.data(), nullptr);
-  }
-  EXPECT_TRUE(Succeeded(error));
-  return {sq_norm.Get(), upper.Get(), grad.Get()};
-}
 
 // Norms with tensor cores as they are, and with errors as large as assumed.
 template <class Body>
@@ -97,7 +49,7 @@ class DenseNormTest : public DeviceTest {
       for (int64_t i = 0; i < shape.batch; ++i) {
         ASSERT_EQ(norms.sq_norm[i], static_cast<Accumulator<T>>(expected[i]));
         ASSERT_GE(norms.upper[i], expected[i]);
-        ASSERT_LE(norms.upper[i], 1.0202 * expected[i] + FLT_MIN);
+        ASSERT_LE(norms.upper[i], 1.0405 * expected[i] + FLT_MIN);
       }
       if (kind != Kind::kPerSample) continue;
       std::vector<double> grad(norms.grad.size());
@@ -152,7 +104,7 @@ TEST_F(DenseNormTest, BoundsHoldOnCancellingData) {
         const double slack = 400 * UnitRoundoff<T>() * std::sqrt(scale);
         EXPECT_LE(
             std::sqrt(static_cast<double>(norms.upper[0])),
-            1.011 * std::sqrt(static_cast<double>(exact)) + slack + 1e-15);
+            1.021 * std::sqrt(static_cast<double>(exact)) + slack + 1e-15);
       });
     }
   });
@@ -261,26 +213,6 @@ TEST_F(DenseNormTest, ZeroIsZeroAndNonFiniteStaysWithItsExample) {
 
 class CudaClippedGemmTest : public DeviceTest {
  protected:
-  template <class T>
-  std::vector<Accumulator<T>> Sum(const ClippedGemmShape& shape,
-                                  const Array<T>& lhs,
-                                  const Array<Accumulator<T>>& factor,
-                                  const Array<T>& rhs, bool accumulate) {
-    using Acc = Accumulator<T>;
-    auto dl = DeviceBuffer<T>::Of(lhs, "lhs");
-    auto dr = DeviceBuffer<T>::Of(rhs, "rhs");
-    auto df = DeviceBuffer<Acc>::Of(factor, "factor");
-    const int64_t entries = shape.weights * shape.m * shape.n;
-    auto out =
-        DeviceBuffer<Acc>::Of(std::vector<Acc>(entries, Acc{100}), "out");
-    DeviceBuffer<char> workspace(ClippedGemmWorkspaceBytes(shape, sizeof(Acc)),
-                                 "workspace");
-    EXPECT_TRUE(Succeeded(ClippedGemm(shape, dl.data(), df.data(), dr.data(),
-                                      accumulate, workspace.data(), out.data(),
-                                      nullptr)));
-    return out.Get();
-  }
-
   Random random_{20221001};
 };
 
@@ -302,7 +234,7 @@ TEST_F(CudaClippedGemmTest, ExactOnSmallIntegers) {
       reference::ClippedGemm(shape, lhs.data(), factor.data(), rhs.data(),
                              expected.data());
       for (bool accumulate : {false, true}) {
-        const auto sum = Sum<T>(shape, lhs, factor, rhs, accumulate);
+        const auto sum = SumOf<T>(shape, lhs, factor, rhs, accumulate);
         for (size_t k = 0; k < expected.size(); ++k) {
           ASSERT_EQ(sum[k], expected[k] + (accumulate ? 100 : 0));
         }
@@ -321,7 +253,7 @@ TEST_F(CudaClippedGemmTest, RandomWithinTheDerivedTolerance) {
       const auto rhs = Normals<T>(random_, rows * shape.n);
       const auto factor = Normals<Accumulator<T>>(random_, shape.batch);
       device::SetTensorCoreError(positions == 3 ? -1 : 0);
-      const auto sum = Sum<T>(shape, lhs, factor, rhs, false);
+      const auto sum = SumOf<T>(shape, lhs, factor, rhs, false);
       std::vector<double> expected(shape.m * shape.n), scale(expected.size());
       reference::ClippedGemm(shape, lhs.data(), factor.data(), rhs.data(),
                              expected.data(), scale.data());
@@ -344,7 +276,7 @@ TEST_F(CudaClippedGemmTest, FactorZeroIsNeverRead) {
     for (int64_t k = 0; k < positions * 3; ++k) {
       lhs[k] = rhs[k] = reference::FromDouble<BFloat16>(NAN);
     }
-    for (float x : Sum<BFloat16>(shape, lhs, factor, rhs, false)) {
+    for (float x : SumOf<BFloat16>(shape, lhs, factor, rhs, false)) {
       EXPECT_TRUE(std::isfinite(x));
     }
   }

@@ -36,6 +36,15 @@ std::optional<int64_t> Launches();
 // -1 and 1: tensor cores err by as much as engine.cuh assumes, downwards or
 // upwards; 0: as they are. False where that cannot be asked for.
 bool SetTensorCoreError(int direction);
+// Counts wavefronts of accesses to shared memory from now on, or no more; false
+// where nobody can.
+bool CountBankConflicts(bool count);
+// The largest factor over the ideal since then, and which access it was.
+struct BankConflict {
+  int factor;
+  std::string text;
+};
+BankConflict WorstBankConflict();
 
 }  // namespace device
 
@@ -49,6 +58,7 @@ class DeviceTest : public testing::Test {
   void TearDown() override {
     device::LimitBlocks(0);
     device::SetTensorCoreError(0);
+    device::CountBankConflicts(false);
   }
 };
 

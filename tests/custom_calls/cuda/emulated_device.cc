@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 
+#include "tests/cuda_on_cpu/bank_conflicts.h"
 #include "tests/cuda_on_cpu/emulator.h"
 #include "tests/cuda_on_cpu/tensor_core.h"
 #include "tests/custom_calls/cuda/device_buffer.h"
@@ -52,6 +53,13 @@ std::optional<int64_t> Launches() { return emulator::Launches(); }
 bool SetTensorCoreError(int direction) {
   emulator::tensor_core_error = direction;
   return true;
+}
+bool CountBankConflicts(bool count) {
+  emulator::CountBankConflicts(count);
+  return true;
+}
+BankConflict WorstBankConflict() {
+  return {emulator::WorstBankConflict(), emulator::WorstBankConflictText()};
 }
 
 }  // namespace bk::cuda::device

@@ -1,5 +1,8 @@
-// The smallest kernel around TensorEngine::Add: one block, one chunk.
+// The smallest kernels around the main loop and TensorEngine::Add: one block,
+// one chunk.
 #include "custom_calls/cuda/engine.cuh"
+#include "custom_calls/cuda/gram.cuh"
+#include "custom_calls/cuda/tiles.cuh"
 #include "tests/custom_calls/cuda/engine_probe.h"
 
 namespace bk::cuda {
@@ -32,18 +35,44 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <class T>
+__global__ void __launch_bounds__(SmallTiling::kThreads)
+    LoopProbeKernel(const T* left, const T* right, float* out) {
+  using Chunks = GramChunks<T, SmallTiling, RowsLoader<T, SmallTiling>>;
+  BK_DYNAMIC_SHARED(StagesShared<SmallTiling>, shared);
+  constexpr int64_t kSide = SmallTiling::kSide, kTerms = kChunkTerms<T>;
+  HeldGram sum;
+  ForEachGram<T, SmallTiling>(
+      shared,
+      Chunks({left, 0, kSide, kTerms, {left, left + kSide * kTerms}},
+             {right, 0, kSide, kTerms, {right, right + kSide * kTerms}}),
+      sum);
+  StoreTile<SmallTiling>(sum.held, 0, kSide, 0, kSide, false, out);
+}
+
 }  // namespace
 
 template <class T>
 cudaError_t ChunkProduct(const T* left, const T* right, float* out,
                          cudaStream_t stream) {
-  return Launch(ProbeKernel<T>, 1, kThreads, stream, left, right, out);
+  if constexpr (sizeof(T) == 2) {
+    return LaunchWithShared(LoopProbeKernel<T>, 1, SmallTiling::kThreads,
+                            sizeof(StagesShared<SmallTiling>), stream, left,
+                            right, out);
+  } else {
+    return Launch(ProbeKernel<T>, 1, kThreads, stream, left, right, out);
+  }
 }
 
 template <class T>
 ChunkCounts CountsOfChunk() {
-  using E = TensorEngine<T>;
-  return {kDepth<T>, E::kChunkRoundings, Mma<T>::kTerms, E::kInstructions};
+  if constexpr (sizeof(T) == 2) {
+    return {kChunkTerms<T>, ChainRoundings(kChunkTerms<T>), kInstructionTerms,
+            kLoopInstructions};
+  } else {
+    using E = TensorEngine<T>;
+    return {kDepth<T>, E::kChunkRoundings, Mma<T>::kTerms, E::kInstructions};
+  }
 }
 
 #define BK_INSTANTIATE(T)                                                      \

@@ -46,5 +46,7 @@ void LimitBlocks(int64_t /*blocks*/) {}
 std::optional<int64_t> Accesses() { return std::nullopt; }
 std::optional<int64_t> Launches() { return std::nullopt; }
 bool SetTensorCoreError(int /*direction*/) { return false; }
+bool CountBankConflicts(bool /*count*/) { return false; }
+BankConflict WorstBankConflict() { return {0, ""}; }
 
 }  // namespace bk::cuda::device

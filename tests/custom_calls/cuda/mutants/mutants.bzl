@@ -3,13 +3,56 @@
 load("//custom_calls/cuda:nvcc.bzl", "EMULATED_COPTS", "KERNELS")
 
 # Name: (kernel, what its source says, what the mutant says instead, the test that must fail, a word of its message).
+# "kernel:header" changes a header instead, for that kernel alone.
 MUTANTS = {
+    "copies_not_there": (
+        "ghost_norm:main_loop.cuh",
+        "WaitForCopies<kStages - 2>();",
+        "WaitForCopies<kStages - 1>();",
+        "DenseTilesTest.NormsAreExactOnSmallIntegers",
+        "cp.async",
+    ),
     "diagonal_twice": (
         "ghost_norm",
         "pair.i == pair.j ? total : 2 * total",
         "2 * total",
         "DenseNormTest.ExactOnSmallIntegers",
         "equality",
+    ),
+    "gram_diagonal_twice": (
+        "ghost_norm:gram_kernel.cuh",
+        "diagonal ? total : 2 * total",
+        "2 * total",
+        "DenseTilesTest.NormsAreExactOnSmallIntegers",
+        "equality",
+    ),
+    "no_barrier_in_the_loop": (
+        "clipped_gemm:main_loop.cuh",
+        "__syncthreads();\n    source.template",
+        "source.template",
+        "DenseTilesTest.SumsAreExactOnSmallIntegers",
+        "race",
+    ),
+    "no_turn": (
+        "direct_norm:fragments.cuh",
+        "(unit ^ turn) * kUnit",
+        "unit * kUnit",
+        "DenseTilesTest.NormsAreExactOnSmallIntegers",
+        "equality",
+    ),
+    "past_the_last_row": (
+        "ghost_norm:tile_loader.cuh",
+        "(row < last ? row : last) * row_units",
+        "row * row_units",
+        "DenseTilesTest.NormsAreExactOnSmallIntegers",
+        "bounds",
+    ),
+    "shift_past_the_end": (
+        "clipped_gemm:shifted_loader.cuh",
+        "low < this->begin ||",
+        "false && low < this->begin ||",
+        "DenseTilesTest.SumsAreExactOnSmallIntegers",
+        "bounds",
     ),
     "no_barrier": (
         "ghost_norm",
@@ -36,12 +79,20 @@ MUTANTS = {
 
 def mutant(name):
     """A program: the emulated tests with the mutant `name` in place of its kernel."""
-    kernel, right, wrong = MUTANTS[name][:3]
+    place, right, wrong = MUTANTS[name][:3]
+    kernel = place.split(":")[0]
+    changed = "//custom_calls/cuda:" + (place.split(":")[1] if ":" in place else kernel + ".cu")
+    rest = ["//custom_calls/cuda:%s.cu" % kernel] if ":" in place else []
+
+    # A changed header stands before the source, whose own include of it then does nothing.
     native.genrule(
         name = name + "_source",
-        srcs = ["//custom_calls/cuda:%s.cu" % kernel],
+        srcs = [changed] + rest,
         outs = [name + ".cc"],
-        cmd = "$(location :mutate) $< $@ '%s' '%s'" % (right, wrong),
+        cmd = " ".join(
+            ["$(location :mutate) $(location %s) $@ '%s' '%s'" % (changed, right, wrong)] +
+            ["&& cat $(location %s) >> $@" % source for source in rest],
+        ),
         tools = [":mutate"],
     )
     native.cc_binary(
