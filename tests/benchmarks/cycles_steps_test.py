@@ -1,8 +1,21 @@
 """Predicted steps: what they are made of, and the document that shows them."""
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.gpu.cycles import architectures, document, kernels, model, steps, tables
+from benchmarks.gpu.cycles import __main__ as command
+from benchmarks.gpu.cycles import (
+    architectures,
+    compiled,
+    document,
+    kernels,
+    model,
+    sass,
+    steps,
+    tables,
+    validate,
+)
 from benchmarks.gpu.cycles.calls import Calls, Dense
 
 GPUS = ("A100", "H100", "B200")
@@ -68,3 +81,40 @@ def test_the_document_has_the_tables_of_the_record():
     text = (document.DOCS / "gpu.md").read_text()
     assert set(document.TABLES) == {part[1] for part in document.BLOCK.findall(text)}
     assert document.updated(text) == text, "python -m benchmarks.gpu.cycles document"
+
+
+def test_without_cuobjdump_one_is_told_what_to_install(monkeypatch):
+    monkeypatch.setattr(compiled, "cuobjdump", lambda: None)
+    with pytest.raises(RuntimeError, match="pip install nvidia-cuda-cuobjdump"):
+        compiled.dump(Path("kernel.cubin"))
+
+
+def test_a_kernel_without_products_is_an_error():
+    function = sass.Function("copy", "sm_80", "        /*0000*/    EXIT ;    /* 0x0 */")
+    with pytest.raises(ValueError, match="copy has no loop with products"):
+        compiled.read_kernel(function, compiled.Shape("copy", (1, 1), 1), (32, 0))
+
+
+def test_a_kernel_that_no_file_has_is_an_error(tmp_path):
+    (tmp_path / "empty.cubin").write_bytes(b"")
+    known = validate.KNOWN[0]
+    with pytest.raises(ValueError, match=r"no kernel ampere_bf16.* in 1 files of sm_80"):
+        validate.read(known, [tmp_path / "empty.cubin"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["shape", "1", "2"], "shape needs four sizes, B T d p, got 2"),
+     (["code"], "code needs one file or folder, got 0")],
+)  # fmt: skip
+def test_the_command_says_what_it_needs(arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["cycles", *arguments])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_prints_the_time_of_a_shape(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["cycles", "shape", "16", "100", "768", "3072"])
+    command.main()
+    assert "| 16, 100, 768, 3072 | ghost norm |" in capsys.readouterr().out
