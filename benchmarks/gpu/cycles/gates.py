@@ -76,12 +76,18 @@ def generic(loop: MainLoop) -> str:
 
 
 def division(loop: MainLoop) -> str:
-    """A call out of the loop, or the reciprocal that a division of whole numbers begins with."""
-    last = max(one.address for one in loop.body)  # some calls are jumps within it
-    calls = sum(one.base == "CALL" and (one.target or 0) > last for one in loop.body)
+    """A subroutine, or the reciprocal that a division of whole numbers begins with."""
+    calls = sum(one.base == "CALL" and _returns(loop, one.target) for one in loop.body)
     made = any(one.base == "I2F" for one in loop.body)
     reciprocals = sum(one.opcode.startswith("MUFU.RCP") for one in loop.body) if made else 0
     return f"{calls + reciprocals} divisions" if calls + reciprocals else ""
+
+
+def _returns(loop: MainLoop, target: int | None) -> bool:
+    """Whether what is called comes back; some calls are jumps."""
+    after = (one for one in loop.function if one.address >= (target or 0))
+    ends = (one.base for one in after if one.base in ("RET", "EXIT", "HMMA", "HGMMA"))
+    return next(ends, "RET") == "RET"
 
 
 def bank_conflicts(loop: MainLoop) -> str:

@@ -50,11 +50,15 @@ TENSOR_KERNELS = {
 # Those on the main loop. `Lb1E` is in the names of those whose rows are all aligned.
 LOOP_KERNELS = {"GramKernel", "ProductTilesKernel", "ScaledProductsKernel"}
 # Dense kernels whose main loops are not held to a gate yet, by gate; all others are. Rows that are not
-# aligned (50257 words) go through registers, shifted, and have no asynchronous copies.
+# aligned (50257 words) go through registers, shifted, and have no asynchronous copies. Small tiles have
+# 3.3 to 3.6 instructions for a product.
 IN_FLOAT32 = frozenset({"GhostKernel", "ProductKernel", "ScaledRowsKernel"})
+SMALL = frozenset(f"{name}, small tiles" for name in LOOP_KERNELS)
 UNALIGNED = frozenset(f"{name}, rows not aligned" for name in LOOP_KERNELS)
 NOT_HELD = {
-    "instructions": IN_FLOAT32 | UNALIGNED,
+    "instructions": IN_FLOAT32
+    | UNALIGNED
+    | {"GramKernel"},  # 3.3 with large tiles: it weighs chunks
     "copies": IN_FLOAT32 | UNALIGNED,
     "generic": IN_FLOAT32,
     "division": frozenset({"ScaledRowsKernel"}),
@@ -155,10 +159,13 @@ def kernel_of(function: sass.Function) -> str:
 
 
 def gated_name(function: sass.Function) -> str:
-    """The kernel, and whether its rows need not be aligned."""
+    """The kernel, and whether its rows need not be aligned or its tiles are small."""
     kernel = kernel_of(function)
-    is_aligned = kernel not in LOOP_KERNELS or "Lb1E" in function.name
-    return kernel if is_aligned else f"{kernel}, rows not aligned"
+    if kernel not in LOOP_KERNELS:
+        return kernel
+    if "Lb1E" not in function.name:
+        return f"{kernel}, rows not aligned"
+    return f"{kernel}, small tiles" if "TilingILi1E" in function.name else kernel
 
 
 def tensor_type(function: sass.Function) -> str:
