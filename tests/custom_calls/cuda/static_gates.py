@@ -56,9 +56,7 @@ IN_FLOAT32 = frozenset({"GhostKernel", "ProductKernel", "ScaledRowsKernel"})
 SMALL = frozenset(f"{name}, small tiles" for name in LOOP_KERNELS)
 UNALIGNED = frozenset(f"{name}, rows not aligned" for name in LOOP_KERNELS)
 NOT_HELD = {
-    "instructions": IN_FLOAT32
-    | UNALIGNED
-    | {"GramKernel"},  # 3.3 with large tiles: it weighs chunks
+    "instructions": IN_FLOAT32 | UNALIGNED | SMALL | {"GramKernel"},  # 3.3: it weighs every chunk
     "copies": IN_FLOAT32 | UNALIGNED,
     "generic": IN_FLOAT32,
     "division": frozenset({"ScaledRowsKernel"}),
