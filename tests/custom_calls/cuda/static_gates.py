@@ -5,6 +5,9 @@
     ptxas      no spills, no stack, at most 255 registers and 48 KB of shared memory
     SASS       no atomic operation, so every sum has one order; tensor-core instructions of the dense
                kernels: the ones, and as many, as the bounds of norms count (engine.cuh)
+    loops      the main loops of dense kernels: instructions for each product, asynchronous copies, no
+               generic loads, no division, no bank conflicts (benchmarks/gpu/cycles/gates.py). Kernels
+               that are not rewritten for it yet are listed by name, and what they have is printed
     targets    machine code for GPUs of 8.x, 9.x, 10.x and 12.x, PTX for the others from 10.0
     archives   launchers and handlers neither wait for the device nor allocate
 
@@ -15,6 +18,7 @@ packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm, or of PATH.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -27,6 +31,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from benchmarks.gpu.cycles import gates, sass
 
 MAX_REGISTERS = 255
 MAX_SHARED_BYTES = 48 * 1024
@@ -43,6 +49,19 @@ TENSOR_KERNELS = {
 }
 # Those on the main loop. `Lb1E` is in the names of those whose rows are all aligned.
 LOOP_KERNELS = {"GramKernel", "ProductTilesKernel", "ScaledProductsKernel"}
+# Dense kernels whose main loops are not held to a gate yet, by gate; all others are. Rows that are not
+# aligned (50257 words) go through registers, shifted, and have no asynchronous copies. Small tiles have
+# 3.3 to 3.6 instructions for a product.
+IN_FLOAT32 = frozenset({"GhostKernel", "ProductKernel", "ScaledRowsKernel"})
+SMALL = frozenset(f"{name}, small tiles" for name in LOOP_KERNELS)
+UNALIGNED = frozenset(f"{name}, rows not aligned" for name in LOOP_KERNELS)
+NOT_HELD = {
+    "instructions": IN_FLOAT32 | UNALIGNED | SMALL | {"GramKernel"},  # 3.3: it weighs every chunk
+    "copies": IN_FLOAT32 | UNALIGNED,
+    "generic": IN_FLOAT32,
+    "division": frozenset({"ScaledRowsKernel"}),
+    "banks": frozenset(),
+}
 # Every instruction of a tensor core, as SASS names them: HMMA.16816.F32.BF16 has 16 x 8 results of
 # 16 products each. Others are HGMMA (of Hopper), UTCHMMA (of Blackwell), DMMA, IMMA, QMMA.
 TENSOR_INSTRUCTION = re.compile(r"\b([A-Z]*MMA(?:\.\w+)+) ")
@@ -139,53 +158,50 @@ def check_warpgroups(kind: str, chunks: int, code: str, bound: Counted) -> None:
     assert len(found) * 16 == chunks * bound.instructions, f"{len(found)} {expected}"
 
 
-def check_main_loop(code: str, aligned: bool, warpgroups: bool) -> None:
-    """Fragments come from ldmatrix, aligned rows asynchronously; no address is of an unknown space."""
-    assert (" LDSM." in code) != warpgroups
-    assert (" LDGSTS." in code) == aligned
-    generic = re.search(r"\b(LD|ST)\.E\S*", code)
-    assert generic is None, f"a generic access: {generic.group() if generic else ''}"
+def kernel_of(function: sass.Function) -> str:
+    """`GhostKernel` of a mangled name."""
+    found = re.search(r"\d([A-Z][A-Za-z]*Kernel)", function.name)
+    return found.group(1) if found else function.name
 
 
-class Function(NamedTuple):
-    """The machine code of one kernel for one architecture."""
-
-    name: str
-    architecture: str
-    code: str
-
-    def kernel(self) -> str:
-        """`GhostKernel` of a mangled name."""
-        found = re.search(r"\d([A-Z][A-Za-z]*Kernel)", self.name)
-        return found.group(1) if found else self.name
-
-    def warpgroups(self) -> bool:
-        """Whether it is the form of the main loop in warpgroup_loop.cuh: large tiles, aligned rows."""
-        large = "6TilingILi2ELi4EEELb1E" in self.name
-        return self.architecture == "sm_90a" and large
-
-    def tensor_type(self) -> str:
-        """What its engine multiplies on tensor cores, or nothing."""
-        if "TensorEngineIf" in self.name:
-            return "tf32"
-        if self.kernel() not in LOOP_KERNELS:
-            return ""
-        return "bf16" if "8BFloat16" in self.name else "f16"
+def has_warpgroups(function: sass.Function) -> bool:
+    """Whether it is the form of the main loop in warpgroup_loop.cuh: large tiles, aligned rows."""
+    large = "6TilingILi2ELi4EEELb1E" in function.name
+    return function.architecture == "sm_90a" and large
 
 
-def functions() -> Iterator[Function]:
+def gated_name(function: sass.Function) -> str:
+    """The kernel, and whether its rows need not be aligned or its tiles are small."""
+    kernel = kernel_of(function)
+    if kernel not in LOOP_KERNELS:
+        return kernel
+    if "Lb1E" not in function.name:
+        return f"{kernel}, rows not aligned"
+    return f"{kernel}, small tiles" if "TilingILi1E" in function.name else kernel
+
+
+def tensor_type(function: sass.Function) -> str:
+    """What its engine multiplies on tensor cores, or nothing."""
+    if "TensorEngineIf" in function.name:
+        return "tf32"
+    if kernel_of(function) not in LOOP_KERNELS:
+        return ""
+    return "bf16" if "8BFloat16" in function.name else "f16"
+
+
+@functools.cache
+def functions() -> tuple[sass.Function, ...]:
     """All kernels in all archives."""
     program = cuobjdump()
     assert program is not None, (
         "cuobjdump or nvdisasm is missing: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
     )
-    for path in (path for path in FILES if path.name.endswith("_device.a")):
-        command = [program, "-sass", path]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        for part in re.split(r"^arch = ", text, flags=re.MULTILINE)[1:]:
-            for body in part.split("Function : ")[1:]:
-                name, code = body.split("\n", 1)
-                yield Function(name, part.split("\n", 1)[0].strip(), code)
+    texts = [
+        subprocess.run([program, "-sass", path], check=True, capture_output=True, text=True).stdout
+        for path in FILES
+        if path.name.endswith("_device.a")
+    ]
+    return tuple(function for text in texts for function in sass.functions(text))
 
 
 def targets(option: str, archive: Path) -> set[str]:
@@ -201,8 +217,7 @@ class HostCodeTest(unittest.TestCase):
     def test_nothing_waits_or_allocates(self) -> None:
         """Launchers and handlers call these functions of CUDA's runtime and no other.
 
-        Three of them are for loading, before XLA records anything. Those of cuBLAS are found at run
-        time.
+        Three of them are for loading, before XLA records anything. cuBLAS is found at run time.
         """
         calls: set[str] = set()
         for path in (path for path in FILES if path.suffix in {".a", ".lo"}):
@@ -220,16 +235,13 @@ class InstructionsTest(unittest.TestCase):
         for function in functions():
             with self.subTest(kernel=function.name, architecture=function.architecture):
                 assert ATOMIC.search(function.code) is None
-                kind = function.tensor_type()
+                kind = tensor_type(function)
                 if not kind:
                     assert TENSOR_INSTRUCTION.search(function.code) is None
                     continue
-                kernel = function.kernel()
-                check = check_warpgroups if function.warpgroups() else check_instructions
+                kernel = kernel_of(function)
+                check = check_warpgroups if has_warpgroups(function) else check_instructions
                 check(kind, TENSOR_KERNELS[kernel][1], function.code, bounds[kind])
-                if kernel in LOOP_KERNELS:
-                    aligned = "Lb1E" in function.name
-                    check_main_loop(function.code, aligned, function.warpgroups())
                 found.add((kernel, kind, function.architecture))
         wanted = {(name, kind) for name, (kinds, _) in TENSOR_KERNELS.items() for kind in kinds}
         assert found == {(*pair, architecture) for pair in wanted for architecture in ARCHITECTURES}
@@ -249,6 +261,35 @@ class InstructionsTest(unittest.TestCase):
             check_instructions("tf32", 1, 3 * line.format(1684), bound)
         for other in ("UTCHMMA.2CTA gdesc[UR4]", "HGMMA.64x64x16.F32 R4", "WARPSYNC.COLLECTIVE R4"):
             assert bool(TENSOR_INSTRUCTION.search(other)) == (other[0] != "W")
+
+
+def check_loops(kernel: str, found: dict[str, str]) -> list[str]:
+    """Raises for a gate that the kernel is held to; what others find is only told."""
+    held = {gate: text for gate, text in found.items() if text and kernel not in NOT_HELD[gate]}
+    assert not held, f"the main loop of {kernel} has: {held}"
+    return [f"{gate}: {text}" for gate, text in found.items() if text]
+
+
+class LoopsTest(unittest.TestCase):
+    def test_main_loops_of_dense_kernels_pass_the_gates(self) -> None:
+        for function in functions():
+            if not any(gates.opcodes.is_tensor(one) for one in function.instructions):
+                continue
+            kernel, kind = gated_name(function), tensor_type(function)
+            with self.subTest(kernel=function.name, architecture=function.architecture):
+                told = check_loops(kernel, gates.problems(function))
+                if told:
+                    print(
+                        f"not held yet: {kernel} {kind} {function.architecture}: {'; '.join(told)}"
+                    )
+
+    def test_a_kernel_that_is_held_fails(self) -> None:
+        found = dict.fromkeys(gates.GATES, "")
+        assert check_loops("SomeKernel", found) == []
+        assert check_loops("ScaledRowsKernel", {**found, "division": "2 divisions"})
+        for gate in gates.GATES:
+            with pytest.raises(AssertionError, match="the main loop of SomeKernel has"):
+                check_loops("SomeKernel", {**found, gate: "something"})
 
 
 class TargetsTest(unittest.TestCase):

@@ -1,0 +1,54 @@
+"""Tables of the static cycle model, all computed, none measured.
+
+    python -m benchmarks.gpu.cycles caps                          # of our kernels, before and after
+    python -m benchmarks.gpu.cycles ratios                        # of steps of whole models
+    python -m benchmarks.gpu.cycles parts --gpu H100              # of those, in milliseconds
+    python -m benchmarks.gpu.cycles shape 16 1024 768 3072        # of one layer: B T d p
+    python -m benchmarks.gpu.cycles code FILE                     # main loops of an archive or a cubin
+    python -m benchmarks.gpu.cycles record bazel-bin/custom_calls/cuda    # reads what nvcc made
+    python -m benchmarks.gpu.cycles document                      # tables and plot of docs/gpu.md
+
+`code` and `record` need cuobjdump (package nvidia-cuda-cuobjdump).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.gpu.cycles import document, kernels, tables
+
+
+def main() -> None:
+    """Prints what the first argument names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = ("caps", "ratios", "parts", "shape", "code", "record", "document", "occupancy", "gpus")
+    parser.add_argument("table", choices=names)
+    parser.add_argument("values", nargs="*", help="B T d p, or a file or folder")
+    parser.add_argument("--gpu", default="A100", choices=("A100", "H100", "B200"))
+    parser.add_argument("--label", default="after", choices=("before", "after"))
+    arguments = parser.parse_args()
+    values = arguments.values
+    if arguments.table == "shape":
+        if len(values) != 4:
+            parser.error(f"shape needs four sizes, B T d p, got {len(values)}")
+        b, t, d, p = map(int, values)
+        print(tables.shapes([(b, t, d, p)]))
+    elif arguments.table in ("code", "record") and len(values) != 1:
+        parser.error(f"{arguments.table} needs one file or folder, got {len(values)}")
+    elif arguments.table == "code":
+        print(tables.machine_code(Path(values[0])))
+    elif arguments.table == "record":
+        kernels.record(arguments.label, Path(values[0]))
+    elif arguments.table == "document":
+        document.write(document.DOCS / "gpu.md")
+    elif arguments.table == "parts":
+        print(tables.parts(arguments.gpu, arguments.label))
+    else:
+        print(document.TABLES[arguments.table]())
+
+
+if __name__ == "__main__":
+    main()

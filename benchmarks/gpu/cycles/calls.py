@@ -1,0 +1,128 @@
+"""Calls: seconds of our operations on one dense layer, from kernels of the model."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from benchmarks.gpu.cycles.architectures import Architecture
+from benchmarks.gpu.cycles.model import MEMORY_SHARE, Kernel, Work, blocks_at_once, seconds
+from benchmarks.gpu.cycles.traffic import Product, product_work
+
+ENOUGH_LARGE = 216  # as in custom_calls/cuda/tiling.h and clipped_gemm.cu
+ENOUGH_SMALL = 512
+MOST_SHARES, LEAST_ROWS = 16, 256
+STEP = 16  # positions that a short chunk is cut to
+ITEM = 2  # bytes of bfloat16
+
+
+class Dense(NamedTuple):
+    """A layer: B examples of T positions, weight [d, p]."""
+
+    batch: int
+    tokens: int
+    d: int
+    p: int
+
+    @property
+    def operand_bytes(self) -> float:
+        """Of activations and output gradients."""
+        return float(ITEM * self.batch * self.tokens * (self.d + self.p))
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether all rows begin at multiples of 16 bytes."""
+        return self.d % 8 == 0 and self.p % 8 == 0
+
+
+class Calls(NamedTuple):
+    """Kernels of one state of the code on a GPU."""
+
+    kernels: dict[str, Kernel]
+    gpu: Architecture
+
+    @property
+    def has_main_loop(self) -> bool:
+        """Whether there are tiles of two sizes."""
+        return "ghost norm, small" in self.kernels
+
+    def kernel(self, key: str, copies: int, rows: int, columns: int, aligned: bool) -> Kernel:
+        """The tiles that a launch takes; `custom_calls/cuda/tiling.h`."""
+        if not self.has_main_loop:
+            return self.kernels[key]
+        large = math.ceil(rows / 128) * math.ceil(columns / 128) * copies >= ENOUGH_LARGE
+        size = "" if large and min(rows, columns) > 64 else ", small"
+        return self.kernels[f"{key}{size}{'' if aligned else ', odd rows'}"]
+
+    def memory(self, nbytes: float) -> float:
+        """Seconds of a stream."""
+        return nbytes / (MEMORY_SHARE * self.gpu.memory)
+
+    def ghost_norm(self, layer: Dense) -> float:
+        """Pairs of tiles of both Gram matrices; four small launches around."""
+        kernel = self.kernel(
+            "ghost norm", layer.batch, layer.tokens, layer.tokens, layer.is_aligned
+        )
+        tiles = math.ceil(layer.tokens / kernel.tile[0])
+        work = Work(layer.batch * tiles * (tiles + 1) // 2, layer.d + layer.p, layer.operand_bytes)
+        again = 0.0 if self.has_main_loop else self.memory(layer.operand_bytes)  # for row norms
+        return seconds(kernel, self.gpu, work) + again + 5 * self.gpu.launch
+
+    def direct_norm(self, layer: Dense, written: float = 0.0) -> float:
+        """The gradient of every example in tiles, squared; `written` bytes for each element."""
+        kernel = self.kernel("product", layer.batch, layer.d, layer.p, layer.is_aligned)
+        rows, columns = (math.ceil(size / kernel.tile[0]) for size in (layer.d, layer.p))
+        length = _padded(layer.tokens, STEP if self.has_main_loop else int(kernel.depth))
+        stored = written * layer.batch * layer.d * layer.p
+        work = Work(layer.batch * rows * columns, length, layer.operand_bytes + stored,
+                    written * kernel.tile[0] * kernel.tile[1])  # fmt: skip
+        return seconds(kernel, self.gpu, work) + 2 * self.gpu.launch
+
+    def clipped_sum(self, layer: Dense) -> float:
+        """One product over all examples, in shares if there are few tiles."""
+        shares = self._most_shares(layer)
+        kernel = self.kernel("clipped sum", shares, layer.d, layer.p, layer.is_aligned)
+        tiles = math.ceil(layer.d / kernel.tile[0]) * math.ceil(layer.p / kernel.tile[1])
+        enough = ENOUGH_LARGE if kernel.tile[0] == 128 else ENOUGH_SMALL
+        shares = min(math.ceil(enough / tiles), shares)
+        length = layer.batch * _padded(
+            layer.tokens, STEP if self.has_main_loop else int(kernel.depth)
+        )
+        whole = Product(layer.d, layer.p, length, ITEM, is_square=self.has_main_loop)
+        work = product_work(kernel, self.gpu, whole)
+        parts = work._replace(tiles=work.tiles * shares, length=length / shares)
+        result = 4.0 * layer.d * layer.p
+        added = self.memory((shares + 1) * result) + self.gpu.launch if shares > 1 else 0.0
+        return seconds(kernel, self.gpu, parts) + added
+
+    def _most_shares(self, layer: Dense) -> int:
+        rows = math.ceil(layer.batch * layer.tokens / LEAST_ROWS)
+        return max(1, min(MOST_SHARES, rows))
+
+    def tied_cross(self, layer: Dense) -> float:
+        """Inner products of all rows of the head with those of the lookup, for each example."""
+        kernel = self.kernels["tied cross term"]
+        tiles = math.ceil(layer.tokens / kernel.tile[0]) ** 2 * layer.batch
+        nbytes = 2.0 * ITEM * layer.batch * layer.tokens * layer.d
+        return seconds(kernel, self.gpu, Work(tiles, layer.d, nbytes)) + self.gpu.launch
+
+    def weighted_sum(self, layer: Dense) -> float:
+        """Stored gradients, read once."""
+        return self.memory(4.0 * (layer.batch + 1) * layer.d * layer.p) + self.gpu.launch
+
+    def noise(self, parameters: int) -> float:
+        """ChaCha and normals, about 100 operations on whole numbers each, or as long as memory takes."""
+        rate = self.gpu.alu * self.gpu.multiprocessors * self.gpu.clock
+        return max(100 * parameters / rate, self.memory(8.0 * parameters)) + self.gpu.launch
+
+
+def _padded(size: int, step: int) -> int:
+    return math.ceil(size / step) * step
+
+
+def occupancy(kernel: Kernel, gpu: Architecture) -> str:
+    """Registers, shared memory and blocks of a multiprocessor, for people."""
+    return (
+        f"{kernel.registers} registers, {kernel.shared / 1024:.0f} KB: "
+        f"{blocks_at_once(kernel, gpu)} blocks"
+    )

@@ -1,0 +1,120 @@
+"""Predicted steps: what they are made of, and the document that shows them."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu.cycles import __main__ as command
+from benchmarks.gpu.cycles import (
+    architectures,
+    compiled,
+    document,
+    kernels,
+    model,
+    sass,
+    steps,
+    tables,
+    validate,
+)
+from benchmarks.gpu.cycles.calls import Calls, Dense
+
+GPUS = ("A100", "H100", "B200")
+
+
+def calls(label: str, gpu: str) -> Calls:
+    return Calls(kernels.recorded(label, gpu), architectures.find(gpu))
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("label", tables.LABELS)
+def test_recorded_kernels_are_what_the_model_needs(label, gpu):
+    found = kernels.recorded(label, gpu)
+    assert {"ghost norm", "product", "clipped sum", "tied cross term"} <= set(found)
+    for kernel in found.values():
+        assert 0 < model.cap(kernel, architectures.find(gpu)) <= 1
+        assert kernels.from_json(kernels.to_json(kernel)) == kernel
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("name", ["ghost_norm", "direct_norm", "clipped_sum"])
+def test_twice_the_examples_take_about_twice_the_time(gpu, name):
+    one, two = (
+        getattr(calls(tables.LABELS[-1], gpu), name)(Dense(b, 1024, 1024, 4096)) for b in (32, 64)
+    )
+    assert 1.7 < two / one < 2.1
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_no_call_beats_the_peak(gpu):
+    layer = Dense(16, 1024, 1024, 4096)
+    flops = 2 * 16 * 1024 * 1024 * 4096
+    for label in tables.LABELS:
+        for name in ("direct_norm", "clipped_sum"):
+            assert (
+                flops / getattr(calls(label, gpu), name)(layer) < architectures.find(gpu).peak_flops
+            )
+
+
+def test_a_step_is_its_parts():
+    step = steps.Step(plain=100.0, norms=10.0, sums=25.0, noise=1.0, replaced=30.0, routes={})
+    assert step.ratio == pytest.approx(1.06)
+
+
+def test_the_plain_step_is_six_flops_for_every_weight_and_token():
+    case = steps.CASES[0]
+    gpu = architectures.A100
+    weights = sum(one.count * one.d * one.p for one, _ in steps.products_of(case))
+    flops = 6 * case.batch * 100 * weights + 12 * case.batch * 12 * 100**2 * 768
+    launches = 1 + 3 * sum(one.count for one, _ in steps.products_of(case))
+    wanted = flops / (0.65 * gpu.peak_flops) + launches * gpu.launch
+    assert steps.predict(case, calls(tables.LABELS[-1], "A100")).plain == pytest.approx(
+        1e3 * wanted
+    )
+
+
+def test_llama_has_the_parameters_of_its_name():
+    (case,) = (case for case in steps.CASES if case.model == "llama-1b")
+    assert steps.parameters(case) == pytest.approx(1.236e9, rel=1e-3)
+
+
+def test_the_document_has_the_tables_of_the_record():
+    text = (document.DOCS / "gpu.md").read_text()
+    assert set(document.TABLES) == {part[1] for part in document.BLOCK.findall(text)}
+    assert document.updated(text) == text, "python -m benchmarks.gpu.cycles document"
+
+
+def test_without_cuobjdump_one_is_told_what_to_install(monkeypatch):
+    monkeypatch.setattr(compiled, "cuobjdump", lambda: None)
+    with pytest.raises(RuntimeError, match="pip install nvidia-cuda-cuobjdump"):
+        compiled.dump(Path("kernel.cubin"))
+
+
+def test_a_kernel_without_products_is_an_error():
+    function = sass.Function("copy", "sm_80", "        /*0000*/    EXIT ;    /* 0x0 */")
+    with pytest.raises(ValueError, match="copy has no loop with products"):
+        compiled.read_kernel(function, compiled.Shape("copy", (1, 1), 1), (32, 0))
+
+
+def test_a_kernel_that_no_file_has_is_an_error(tmp_path):
+    (tmp_path / "empty.cubin").write_bytes(b"")
+    known = validate.KNOWN[0]
+    with pytest.raises(ValueError, match=r"no kernel ampere_bf16.* in 1 files of sm_80"):
+        validate.read(known, [tmp_path / "empty.cubin"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["shape", "1", "2"], "shape needs four sizes, B T d p, got 2"),
+     (["code"], "code needs one file or folder, got 0")],
+)  # fmt: skip
+def test_the_command_says_what_it_needs(arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["cycles", *arguments])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_prints_the_time_of_a_shape(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["cycles", "shape", "16", "100", "768", "3072"])
+    command.main()
+    assert "| 16, 100, 768, 3072 | ghost norm |" in capsys.readouterr().out
