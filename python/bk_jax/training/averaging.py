@@ -18,7 +18,7 @@ from bk_jax._extras import require
 class Averaged(NamedTuple):
     """The state of an optimizer made by `averaged`: steps taken, the average, its optimizer's state."""
 
-    count: jax.Array
+    steps: jax.Array
     average: Any
     inner: Any
 
@@ -49,10 +49,10 @@ def averaged(optimizer: Any, decay: float) -> Any:
 
     def update(grads: Any, state: Averaged, params: Any) -> tuple[Any, Averaged]:
         updates, inner = optimizer.update(grads, state.inner, params)
-        kept = jnp.minimum(decay, (1 + state.count) / (10 + state.count))
+        kept = jnp.minimum(decay, (1 + state.steps) / (10 + state.steps))
         new = optax.apply_updates(params, updates)
         average = optax.incremental_update(new, state.average, 1 - kept)
-        return updates, Averaged(state.count + 1, average, inner)
+        return updates, Averaged(state.steps + 1, average, inner)
 
     return optax.GradientTransformation(init, update)
 
