@@ -72,7 +72,13 @@ def on_grid(grad_fn: DPValueAndGrad, *, bits: int = 18) -> GridRelease:
 
 @dataclasses.dataclass(frozen=True)
 class GridRelease:
-    """What `on_grid` returns: the two halves of `grad_fn`, in integers."""
+    """What `on_grid` returns: the two halves of `grad_fn`, in integers.
+
+    >>> import bk_jax
+    >>> private = GridRelease(bk_jax.dp_value_and_grad(lambda w, x: (w * x).sum()), bits=10)
+    >>> private.bound_squared == 1024**2, private.step == 1 / 1024
+    (True, True)
+    """
 
     grad_fn: DPValueAndGrad
     bits: int

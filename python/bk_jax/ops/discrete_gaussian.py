@@ -84,7 +84,14 @@ def discrete_gaussian(
 def discrete_gaussians(
     arrays: Sequence[jax.Array], key: jax.Array, *, bits: int
 ) -> list[jax.Array]:
-    """The same for many arrays, in one program; array number `i` draws from stream `i`."""
+    """The same for many arrays, in one program; array number `i` draws from stream `i`.
+
+    >>> import jax.numpy as jnp
+    >>> key, zeros = jnp.arange(8, dtype=jnp.uint32), jnp.zeros(3, jnp.int32)
+    >>> noise = discrete_gaussians([zeros, zeros], key, bits=8)
+    >>> bool((noise[1] == discrete_gaussian(zeros, key, bits=8, stream=1)).all())
+    True
+    """
     check_key("discrete_gaussians", key)
     if not arrays:
         return []

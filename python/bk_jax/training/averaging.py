@@ -58,5 +58,12 @@ def averaged(optimizer: Any, decay: float) -> Any:
 
 
 def average_of(optimizer_state: Any, otherwise: Any = None) -> Any:
-    """The average in the state of an optimizer made by `averaged`; of any other, `otherwise`."""
+    """The average in the state of an optimizer made by `averaged`; of any other, `otherwise`.
+
+    >>> import optax
+    >>> average_of(averaged(optax.sgd(0.1), decay=0.9).init({"w": 1.0}))
+    {'w': 1.0}
+    >>> average_of(optax.sgd(0.1).init({"w": 1.0}), otherwise="none is kept")
+    'none is kept'
+    """
     return optimizer_state.average if isinstance(optimizer_state, Averaged) else otherwise

@@ -40,6 +40,11 @@ class Canaries:
       score: from what was observed, `[rows, canaries]`, to one number for each canary; by default the
         sum over rows.
       confidence: the probability that a bound holds.
+
+    >>> canaries = Canaries({"x": np.eye(3), "y": np.array([1, 0, 1])})
+    >>> data = {"x": np.zeros((5, 3)), "y": np.zeros(5, int)}
+    >>> canaries.count, len(canaries.added_to(data)["y"])
+    (3, 8)
     """
 
     examples: Any
@@ -86,6 +91,11 @@ class Audit(NamedTuple):
       confidence: of each bound.
       scores: one for each canary.
       included: which canaries were in.
+
+    >>> scores, included = np.array([0.5, -0.1]), np.array([True, False])
+    >>> found = Audit(0.2, 0.1, 0.1, 0.3, 3.0, 1e-5, 0.95, scores, included)
+    >>> found.describe()
+    'audit: epsilon is at least 0.2 (95% confidence, 2 canaries), spent 3 at delta 1e-05: not refuted'
     """
 
     epsilon: float
