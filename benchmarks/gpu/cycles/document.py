@@ -34,12 +34,12 @@ def write(path: Path) -> None:
 
 def draw(path: Path) -> None:
     """Ratios of all cases, before and after, on A100 and H100."""
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.0), sharey=True, layout="constrained")
     for axis, gpu in zip(axes, ("A100", "H100"), strict=True):
         _panel(axis, gpu)
         axis.set_xlabel("step, private over plain: computed, not measured")
-    axes[1].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
+    handles, labels = axes[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path, dpi=100, metadata={"Software": None})
     plt.close(figure)
 
