@@ -79,12 +79,18 @@ cudaError_t Launch(void (*kernel)(Parameters...), int64_t items, int threads,
 
 #else
 
-#define BK_DYNAMIC_SHARED(Type, name)                                 \
-  static_assert(sizeof(Type) <= ::bk::emulator::kDynamicSharedLimit); \
-  Type& name =                                                        \
-      *reinterpret_cast<Type*>(::bk::emulator::DynamicSharedOf(sizeof(Type)))
+// NOLINTBEGIN(bugprone-macro-parentheses): a type and a name
+#define BK_DYNAMIC_SHARED(Type, name) \
+  Type& name = ::bk::cuda::DynamicShared<Type>()
+// NOLINTEND(bugprone-macro-parentheses)
 
 namespace bk::cuda {
+
+template <class Type>
+Type& DynamicShared() {
+  static_assert(sizeof(Type) <= emulator::kDynamicSharedLimit);
+  return *reinterpret_cast<Type*>(emulator::DynamicSharedOf(sizeof(Type)));
+}
 
 template <class... Parameters, class... Arguments>
 cudaError_t LaunchWithShared(void (*kernel)(Parameters...), int64_t items,

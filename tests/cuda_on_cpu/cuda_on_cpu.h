@@ -114,8 +114,8 @@ inline uint32_t Ballot(uint32_t mask, bool predicate, Site site) {
   const Payload* all = ExchangeInWarp(mask, mine, site);
   uint32_t result = 0;
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    if ((mask >> lane & 1) != 0 && all[lane].words[0] != 0)
-      result |= 1u << lane;
+    const bool is_set = (mask >> lane & 1) != 0 && all[lane].words[0] != 0;
+    if (is_set) result |= 1u << lane;
   }
   return result;
 }

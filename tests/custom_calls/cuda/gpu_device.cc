@@ -47,6 +47,10 @@ std::optional<int64_t> Accesses() { return std::nullopt; }
 std::optional<int64_t> Launches() { return std::nullopt; }
 bool SetTensorCoreError(int /*direction*/) { return false; }
 bool CountBankConflicts(bool /*count*/) { return false; }
+struct BankConflict {
+  int factor;
+  std::string text;
+};
 BankConflict WorstBankConflict() { return {0, ""}; }
 
 }  // namespace bk::cuda::device
