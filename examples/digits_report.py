@@ -18,7 +18,7 @@ import rich.progress
 import rich.status
 import rich.table
 
-from bk_jax.palette import INK, LINE, PLAIN, PRIVATE
+from bk_jax.palette import INK, LINE, PALE, PLAIN, PRIVATE
 
 if TYPE_CHECKING:
     from digits import Task
@@ -155,7 +155,7 @@ def _quiet(axes: matplotlib.axes.Axes) -> None:
     axes.legend(loc="lower right", frameon=False, labelcolor=INK)
     axes.margins(x=0)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#bbbbbb")
+    axes.spines[["left", "bottom"]].set_color(PALE)
     axes.grid(axis="y", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, length=0)

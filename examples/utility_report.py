@@ -11,8 +11,10 @@ from typing import NamedTuple
 import matplotlib.figure
 from study_report import INK, Point, quiet
 
-COLOURS = {None: "#9a9a9a", 8.0: "#1f6f8b", 3.0: "#d1784b"}
-OTHERS = "#6c5b7b"
+from bk_jax.palette import OTHER, PLAIN, PRIVATE, PURPLE
+
+COLOURS = {None: PLAIN, 8.0: PRIVATE, 3.0: OTHER}
+OTHERS = PURPLE
 
 
 class Run(NamedTuple):

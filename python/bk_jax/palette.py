@@ -17,3 +17,14 @@ ROUTES = {
     "leaf": ORANGE,
     "none": PALE,
 }
+KINDS = {  # operations of a compiled program, in `bk-hlo`
+    "bk call": ORANGE,
+    "dot": BLUE,
+    "convolution": BLUE,
+    "movement": AMBER,
+    "collective": PURPLE,
+    "custom call": SKY,
+    "reduction": GREEN,
+    "elementwise": PALE,
+    "free": LINE,
+}

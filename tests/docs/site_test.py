@@ -8,7 +8,7 @@ import re
 import pytest
 from support.documents import NOTEBOOKS, ROOT, code_cells
 
-from docsite import errors, links, offline
+from docsite import cures, errors, links, offline
 from docsite.markdown import to_markdown
 from docsite.public_names import has_example, public_names
 from docsite.reference import entry
@@ -57,6 +57,11 @@ def test_no_cure_is_for_a_message_that_is_gone():
 def test_anchors_of_errors_are_unique():
     anchors = [error.anchor for error in errors.every_error()]
     assert len(anchors) == len(set(anchors))
+
+
+def test_every_section_of_the_errors_has_a_title():
+    assert {error.room for error in errors.every_error()} <= set(cures.ROOMS)
+    assert set(cures.GUESTS.values()) <= set(cures.ROOMS)
 
 
 def test_cause_and_cure_of_a_message_that_says_both():

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from bk_jax import palette
 from bk_jax.hlo import load, timeline, to_html
 from bk_jax.hlo.page import page_data
 from hlo import programs
@@ -44,6 +45,17 @@ def show(browser, tmp_path):
     page.close()
     assert not problems
     assert [url.startswith("file:") for url in requests] == [True]  # the page itself
+
+
+def test_kinds_have_the_colours_of_the_palette(show, gpt2):
+    page = show(gpt2)
+    assert set(page_data(gpt2)["strings"]) & set(palette.KINDS) >= {"bk call", "dot", "free"}
+    chip = page.locator("#kinds button[data-kind='bk call'] .dot")
+    shown = chip.evaluate("one => getComputedStyle(one).backgroundColor")
+    wanted = ", ".join(str(int(palette.KINDS["bk call"][at : at + 2], 16)) for at in (1, 3, 5))
+    assert shown == f"rgb({wanted})"
+    style = to_html(gpt2)
+    assert all(f'[data-kind="{name}"] {{ --k: var(--k-' in style for name in palette.KINDS)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,21 @@ ROOMS = {
     "hlo": "`bk-hlo`",
     "ops": "Single operations",
     "random": "Keys",
+    "updates": "`private_update` and optimizers",
+    "exporting": "Steps that are exported",
+    "fitting": "Memory limits",
+    "checks": "Numbers, names and packages",
+}
+# Modules with few messages, and the section that has them.
+GUESTS = {
+    "__init__": "checks",
+    "_extras": "checks",
+    "noise": "random",
+    "optimizers": "updates",
+    "prefixes": "validate",
+    "relations": "privacy",
+    "scaling": "validate",
+    "summing": "ops",
 }
 
 _DAMAGED = (

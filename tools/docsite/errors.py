@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docsite.cures import CURES, ROOMS
+from docsite.cures import CURES, GUESTS, ROOMS
 from docsite.links import ROOT, write
 
 PACKAGE = ROOT / "python" / "bk_jax"
@@ -43,7 +43,8 @@ class Error(NamedTuple):
     @property
     def room(self) -> str:
         """The part of the package that it belongs to."""
-        return self.module.split("/")[0].removesuffix(".py")
+        folder = self.module.split("/")[0].removesuffix(".py")
+        return GUESTS.get(folder, folder)
 
     @property
     def anchor(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 
 from benchmarks.gpu.cycles import steps, tables
+from bk_jax import palette
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -45,16 +46,18 @@ def draw(path: Path) -> None:
 
 
 def _panel(axis: Any, gpu: str) -> None:
-    for label, color, marker in zip(tables.LABELS, ("tab:gray", "tab:red"), "oD", strict=False):
+    for label, color, marker in zip(
+        tables.LABELS, (palette.PALE, palette.ORANGE), "oD", strict=False
+    ):
         ratios = [step.ratio for _, step in steps.all_steps(label, gpu)]
         axis.plot(ratios, range(len(ratios)), marker, color=color, label=f"ours, kernels {label}")
     for name, values, color, marker in (
-        ("goal", [case.goal for case in steps.CASES], "black", "|"),
-        ("printed by others, on A100", [case.printed for case in steps.CASES], "tab:blue", "x"),
+        ("goal", [case.goal for case in steps.CASES], palette.INK, "|"),
+        ("printed by others, on A100", [case.printed for case in steps.CASES], palette.BLUE, "x"),
     ):
         points = [(value, row) for row, value in enumerate(values) if value]
         axis.plot(*zip(*points, strict=True), marker, color=color, label=name)
-    axis.axvline(1.0, color="black", linestyle="--", linewidth=0.8)
+    axis.axvline(1.0, color=palette.INK, linestyle="--", linewidth=0.8)
     axis.set_yticks(range(len(steps.CASES)), [case.label for case in steps.CASES])
     axis.set_title(gpu, loc="left")
     if not axis.yaxis_inverted():

@@ -9,12 +9,8 @@ import json
 from bk_jax.hlo.model import HloError, Instruction, Module
 from bk_jax.hlo.table import si
 from bk_jax.hlo.words import kind, what
+from bk_jax.palette import KINDS
 
-COLORS = {
-    "bk call": "#e8710a", "dot": "#2f6fde", "convolution": "#2f6fde", "movement": "#d64545",
-    "collective": "#b03ab0", "custom call": "#a08c00", "reduction": "#2f9e58",
-    "elementwise": "#5f7d95", "free": "#b4bdc7",
-}  # fmt: skip
 NEAR, FAR = 8, 5  # instructions in a row: directly connected ones, and those further away
 
 
@@ -109,7 +105,7 @@ def to_dot(graph: Graph) -> str:
         instruction = graph.module.by_name[name]
         text = json.dumps(_label(graph.module, instruction))
         pen = ", penwidth=3" if name == graph.center else ""
-        color = COLORS[kind(graph.module, instruction)] + "55"  # paler, because text is on top
+        color = KINDS[kind(graph.module, instruction)] + "55"  # paler, because text is on top
         lines.append(f'  {json.dumps(name)} [label={text}, fillcolor="{color}"{pen}];')
     lines += [f"  {json.dumps(made)} -> {json.dumps(reader)};" for made, reader in graph.edges]
     return "\n".join([*lines, "}", ""])

@@ -17,6 +17,7 @@ from bk_jax.hlo.schedule import Timeline, timeline
 from bk_jax.hlo.stacks import computation_runs, layers_in, name_stacks
 from bk_jax.hlo.summary import summarize
 from bk_jax.hlo.words import kind, what
+from bk_jax.palette import FAINT, INK, KINDS, LINE
 
 MOST_ROWS = 40_000
 MOST_BUFFERS = 20_000
@@ -36,7 +37,7 @@ def to_html(module: Module, most: int = MOST_ROWS) -> str:
     assets = resources.files("bk_jax.hlo") / "assets"
     read = {name: (assets / name).read_text() for name in ("page.html", "page.css", *_SCRIPTS)}
     parts = {
-        "STYLE": read["page.css"],
+        "STYLE": _colours() + read["page.css"],
         "SCRIPT": "\n".join(read[name] for name in _SCRIPTS),
         "DATA": json.dumps(page_data(module, most), separators=(",", ":")).replace("<", "\\u003c"),
     }
@@ -46,6 +47,15 @@ def to_html(module: Module, most: int = MOST_ROWS) -> str:
         name, text = piece.split("*/", 1)
         out += [parts[name], text]
     return "".join(out)
+
+
+def _colours() -> str:
+    """The palette as variables of the style, and the kind of an element as its colour `--k`."""
+    kinds = {f"k-{name.replace(' ', '-')}": (name, colour) for name, colour in KINDS.items()}
+    values = {"ink": INK, "faint": FAINT, "line": LINE} | {v: c for v, (_, c) in kinds.items()}
+    root = "".join(f" --{variable}: {colour};" for variable, colour in values.items())
+    rules = [f'[data-kind="{name}"] {{ --k: var(--{v}); }}' for v, (name, _) in kinds.items()]
+    return "\n".join([f":root {{{root} }}", *rules, ""])
 
 
 def page_data(module: Module, most: int = MOST_ROWS) -> dict[str, Any]:

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from bk_jax.hlo.graph import COLORS, Graph
+from bk_jax.hlo.graph import Graph
 from bk_jax.hlo.layout import HEIGHT, WIDTH, Edge, Layout, Point, arrange
 from bk_jax.hlo.stacks import layers_of, name_stacks
 from bk_jax.hlo.table import si
 from bk_jax.hlo.words import kind, what
+from bk_jax.palette import FAINT, INK, KINDS, LINE, PALE
 
 _BIG, _SMALL = 25, 29  # characters that fit in a box, in the two sizes
 _LEGEND = 24  # pixels
@@ -19,7 +20,7 @@ _HEAD = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
     'height="{height:g}" font-family="system-ui, sans-serif" font-size="12">\n'
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" '
-    'orient="auto"><path d="M0 0L8 4L0 8z" fill="#66727f"/></marker></defs>\n'
+    f'orient="auto"><path d="M0 0L8 4L0 8z" fill="{FAINT}"/></marker></defs>\n'
     '<rect width="{width:g}" height="{height:g}" fill="white"/>'
 )
 
@@ -54,7 +55,7 @@ def _edge(graph: Graph, edge: Edge, points: tuple[Point, ...]) -> str:
         straight = f"L{x2:g} {y2:g}"
         curve = f"C{x1:g} {middle:g} {x2:g} {middle:g} {x2:g} {y2:g}"
         path += straight if x1 == x2 else curve
-    color, line = ("#1c2733", 1.8) if graph.center in edge else ("#9aa5b1", 1.2)
+    color, line = (INK, 1.8) if graph.center in edge else (PALE, 1.2)
     return (
         f'<path class="edge" d="{path}" fill="none" stroke="{color}" stroke-width="{line}" '
         'marker-end="url(#tip)"/>'
@@ -72,10 +73,10 @@ def _box(graph: Graph, name: str, layout: Layout) -> str:
     return (
         f'<g class="node" transform="translate({x:g} {y:g})"><title>{escape(tip)}</title>'
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="5" fill="{"#e3eeff" if chosen else "#ffffff"}" '
-        f'stroke="{"#1c2733" if chosen else "#c3ccd6"}" stroke-width="{2 if chosen else 1}"/>'
-        f'<rect width="6" height="{HEIGHT}" rx="2" fill="{COLORS[kind(module, instruction)]}"/>'
-        f'<text x="14" y="19" fill="#1c2733">{escape(_cut(title, _BIG))}</text>'
-        f'<text x="14" y="37" fill="#66727f" font-size="11">{escape(_cut(size, _SMALL))}</text></g>'
+        f'stroke="{INK if chosen else LINE}" stroke-width="{2 if chosen else 1}"/>'
+        f'<rect width="6" height="{HEIGHT}" rx="2" fill="{KINDS[kind(module, instruction)]}"/>'
+        f'<text x="14" y="19" fill="{INK}">{escape(_cut(title, _BIG))}</text>'
+        f'<text x="14" y="37" fill="{FAINT}" font-size="11">{escape(_cut(size, _SMALL))}</text></g>'
     )
 
 
@@ -83,12 +84,12 @@ def _legend(graph: Graph, kinds: list[str], top: float) -> Iterator[str]:
     for number, name in enumerate(kinds):
         x = 16 + 110 * number
         yield (
-            f'<rect x="{x}" y="{top + 4:g}" width="10" height="10" rx="3" fill="{COLORS[name]}"/>'
-            f'<text x="{x + 15}" y="{top + 13:g}" font-size="11" fill="#66727f">{name}</text>'
+            f'<rect x="{x}" y="{top + 4:g}" width="10" height="10" rx="3" fill="{KINDS[name]}"/>'
+            f'<text x="{x + 15}" y="{top + 13:g}" font-size="11" fill="{FAINT}">{name}</text>'
         )
     if graph.left_out:
         yield (
-            f'<text x="16" y="12" font-size="11" fill="#66727f">{graph.left_out} more are not drawn'
+            f'<text x="16" y="12" font-size="11" fill="{FAINT}">{graph.left_out} more are not drawn'
             "</text>"
         )
 
