@@ -4,8 +4,8 @@
 
 Each is made from its lock, requirements-peers-*.lock, if it is not there or the lock changed. The first
 takes 1.5 GB; it also holds transformers, for Hugging Face's Flax classes, Keras, keras-hub, Grain,
-datasets and pytest, for tests/peers and tests/zoo, and dm-haiku. The second takes 5 GB: torch does not
-load without the CUDA libraries that its wheel names. Who has a CPU wheel of the same version
+datasets and pytest, for tests/peers and tests/zoo, dm-haiku and equimo. The second takes 5 GB: torch
+does not load without the CUDA libraries that its wheel names. Who has a CPU wheel of the same version
 (PIP_FIND_LINKS, PIP_INDEX_URL) still gets those libraries, unused.
 """
 

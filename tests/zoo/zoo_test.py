@@ -17,11 +17,16 @@ import pytest
 from support import oracle
 
 import bk_jax
-from zoo import of_haiku, of_keras, of_transformers
+from zoo import of_equimo, of_haiku, of_keras, of_transformers
 from zoo.entry import B, Entry
 
 RECORD = Path(__file__).with_name("routes.json")
-FAMILIES = {"haiku": of_haiku, "keras": of_keras, "transformers": of_transformers}
+FAMILIES = {
+    "equimo": of_equimo,
+    "haiku": of_haiku,
+    "keras": of_keras,
+    "transformers": of_transformers,
+}
 MODELS = {
     f"{family}.{make.__name__}": make
     for family, module in FAMILIES.items()
