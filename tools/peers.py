@@ -4,9 +4,9 @@
 
 Each is made from its lock, requirements-peers-*.lock, if it is not there or the lock changed. The first
 takes 1.5 GB; it also holds transformers, for Hugging Face's Flax classes, Keras, keras-hub, Grain,
-datasets and pytest, for tests/peers, and dm-haiku. The second takes 5 GB: torch does not load without
-the CUDA libraries that its wheel names. Who has a CPU wheel of the same version (PIP_FIND_LINKS,
-PIP_INDEX_URL) still gets those libraries, unused.
+datasets and pytest, for tests/peers and tests/zoo, dm-haiku and equimo. The second takes 5 GB: torch
+does not load without the CUDA libraries that its wheel names. Who has a CPU wheel of the same version
+(PIP_FIND_LINKS, PIP_INDEX_URL) still gets those libraries, unused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from environments import ROOT, make_environment, python_of
 
 NAMES = ("jax", "torch")
-TESTS = "tests/peers"
+TESTS = ("tests/peers", "tests/zoo")
 
 
 def venv_of(name: str) -> Path:
@@ -33,7 +33,7 @@ def make(name: str) -> None:
 
 def pytest_command() -> list[str]:
     """Runs the tests that need the libraries of the first environment."""
-    return [str(python_of(venv_of("jax"))), "-m", "pytest", TESTS]
+    return [str(python_of(venv_of("jax"))), "-m", "pytest", *TESTS]
 
 
 def test_environment() -> dict[str, str]:
