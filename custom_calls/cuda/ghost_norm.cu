@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(kFinishThreads)
       sum += WarpSum(part);
       spread = WarpSum(spread);
       zero = zero && spread == 0;
-      if (spread != 0)
-        error += bound.relative * spread * spread + bound.absolute;
+      const double own = bound.relative * spread * spread + bound.absolute;
+      if (spread != 0) error += own;
     }
     if (threadIdx.x % 32 != 0) continue;
     const double estimate = sum > 0 ? sum : 0;
@@ -175,13 +175,14 @@ GhostError ErrorOf(const DenseShape& shape) {
     const int64_t narrow = shape.d < shape.p ? shape.d : shape.p;
     const int64_t wide = shape.d < shape.p ? shape.p : shape.d;
     outer += CeilDiv(wide, kChunkTerms<T>);
+    const double rest = static_cast<double>(outer) * kUnitRoundoff<double>;
     const auto gram = static_cast<double>(GramRoundings<T>(narrow) + 2);
-    return {1.02 * (gram * u + outer * kUnitRoundoff<double>),
-            GramUnderflow<T>(shape.positions, wide)};
+    return {1.02 * (gram * u + rest), GramUnderflow<T>(shape.positions, wide)};
   } else {
+    const double rest = static_cast<double>(outer) * kUnitRoundoff<double>;
     const auto gram = static_cast<double>(Engine<T>::Roundings(shape.d) +
                                           Engine<T>::Roundings(shape.p) + 2);
-    return {1.02 * (gram * u + outer * kUnitRoundoff<double>), 0};
+    return {1.02 * (gram * u + rest), 0};
   }
 }
 

@@ -73,8 +73,10 @@ struct ShiftedArray : Extent<T> {
     for (int k = 0; k < 8; ++k) bits[k] = k < count ? from[k].bits : 0;
     Unit unit;
 #pragma unroll
-    for (int k = 0; k < 4; ++k)
-      unit.word[k] = bits[2 * k + 1] << 16 | bits[2 * k];
+    for (int k = 0; k < 4; ++k) {
+      const int low = 2 * k;
+      unit.word[k] = bits[low + 1] << 16 | bits[low];
+    }
     return unit;
   }
 };

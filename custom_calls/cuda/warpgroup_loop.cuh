@@ -66,7 +66,8 @@ struct Diagonal<WarpgroupTiling> {
 #pragma unroll
     for (int p = 0; p < kDown * kAcross; p += 2) {
       const float(&at)[4] = sums.at[(p + j) / kAcross][(p + j) % kAcross];
-      const float here = entry == 0 ? at[2 * j] : at[2 * j + 1];
+      const int first = 2 * j;
+      const float here = entry == 0 ? at[first] : at[first + 1];
       own = p == place ? here : own;
     }
     return own;

@@ -55,9 +55,16 @@ LOOP_KERNELS = {"GramKernel", "ProductTilesKernel", "ScaledProductsKernel"}
 IN_FLOAT32 = frozenset({"GhostKernel", "ProductKernel", "ScaledRowsKernel"})
 SMALL = frozenset(f"{name}, small tiles" for name in LOOP_KERNELS)
 UNALIGNED = frozenset(f"{name}, rows not aligned" for name in LOOP_KERNELS)
+ON_SM_120 = frozenset(
+    f"{name}, sm_120" for name in LOOP_KERNELS
+)  # 3.3 and more: ptxas writes others
 NOT_HELD = {
     # GramKernel weighs every chunk: 3.3. ScaledProductsKernel adds an example up at its end: 3.1.
-    "instructions": IN_FLOAT32 | UNALIGNED | SMALL | {"GramKernel", "ScaledProductsKernel"},
+    "instructions": IN_FLOAT32
+    | UNALIGNED
+    | SMALL
+    | ON_SM_120
+    | {"GramKernel", "ScaledProductsKernel"},
     "copies": IN_FLOAT32 | UNALIGNED,
     "generic": IN_FLOAT32,
     "division": frozenset({"ScaledRowsKernel"}),
@@ -172,13 +179,15 @@ def has_warpgroups(function: sass.Function) -> bool:
 
 
 def gated_name(function: sass.Function) -> str:
-    """The kernel, and whether its rows need not be aligned or its tiles are small."""
+    """The kernel, and what is special: rows that are not aligned, small tiles, the machine code."""
     kernel = kernel_of(function)
     if kernel not in LOOP_KERNELS:
         return kernel
     if "Lb1E" not in function.name:
         return f"{kernel}, rows not aligned"
-    return f"{kernel}, small tiles" if "TilingILi1E" in function.name else kernel
+    if "TilingILi1E" in function.name:
+        return f"{kernel}, small tiles"
+    return f"{kernel}, sm_120" if function.architecture == "sm_120" else kernel
 
 
 def tensor_type(function: sass.Function) -> str:
