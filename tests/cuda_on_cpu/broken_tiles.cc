@@ -82,7 +82,8 @@ __device__ int Swizzled(TileMistake mistake, int row, int part) {
 
 __device__ SharedAddress AddressOf(TileMistake mistake, const Stage& stage,
                                    int row, int part) {
-  return SharedAddressOf(&stage.rows[row][8 * Swizzled(mistake, row, part)]);
+  const int unit = Swizzled(mistake, row, part);
+  return SharedAddressOf(&stage.rows[row][int64_t{8} * unit]);
 }
 
 __device__ void Copy(TileMistake mistake, int depth, const uint16_t* left,
@@ -94,7 +95,7 @@ __device__ void Copy(TileMistake mistake, int depth, const uint16_t* left,
     const uint16_t* from =
         (row < kLeft ? left + int64_t{row} * depth
                      : right + int64_t{row - kLeft} * depth) +
-        chunk * kChunk + 8 * part;
+        (int64_t{chunk} * kChunk + 8 * part);
     if (mistake == TileMistake::kMisalignedSource) from += 1;
     const SharedAddress to =
         AddressOf(mistake, stage, row, part) + (shifted ? 2 : 0);
@@ -122,7 +123,7 @@ __device__ void Add(TileMistake mistake, const Stage& stage,
     }
     cuda::LoadMatrices<false>(b_at, b);
     for (int half = 0; half < 2; ++half) {
-      const uint32_t columns[2] = {b[2 * half], b[2 * half + 1]};
+      const uint32_t columns[2] = {b[half == 0 ? 0 : 2], b[half == 0 ? 1 : 3]};
       if (mistake == TileMistake::kLaneMissingAtProduct && lane == 31) continue;
       cuda::Multiply(BFloat16{}, a, columns, sums[half]);
     }
@@ -157,7 +158,7 @@ __device__ void Finish(TileMistake mistake, const float (&sums)[2][4],
   out[other / 4 * kRight + other % 4 * 2] = shared.turned[other];
   if (mistake == TileMistake::kColumnStores) {
     auto* column = reinterpret_cast<float*>(shared.stages[0].rows);
-    column[32 * lane] = sums[0][0];
+    column[int64_t{32} * lane] = sums[0][0];
   }
 }
 
@@ -175,7 +176,7 @@ __global__ void ProductKernel(TileMistake mistake, int depth, uint16_t* left,
            shared.stages[(chunk + 1) % kStages]);
     }
     if (mistake == TileMistake::kSourceWritten && ThreadIndex() == 0) {
-      left[chunk * kChunk] = 0;
+      left[int64_t{chunk} * kChunk] = 0;
     }
     if (mistake == TileMistake::kStoreUnderCopy && !last) {
       shared.stages[(chunk + 1) % kStages].rows[ThreadIndex() / 8][0] = 0;
@@ -208,8 +209,8 @@ cudaError_t CopyOnce(int size, int bytes, const char* in, char* out) {
 
 cudaError_t StreamedProduct(TileMistake mistake, int depth, uint16_t* left,
                             const uint16_t* right, float* out) {
-  const int shared =
-      sizeof(Shared) - (mistake == TileMistake::kAskedForTooLittle ? 1024 : 0);
+  const int shared = static_cast<int>(sizeof(Shared)) -
+                     (mistake == TileMistake::kAskedForTooLittle ? 1024 : 0);
   return cuda::LaunchWithShared(ProductKernel, 1, kThreads, shared, nullptr,
                                 mistake, depth, left, right, out);
 }

@@ -100,8 +100,9 @@ void PackTf32(Buffer<uint32_t>& left, Buffer<uint32_t>& right) {
 
 float Expected(int row, int column, int depth) {
   float sum = 0;
-  for (int k = 0; k < depth; ++k)
+  for (int k = 0; k < depth; ++k) {
     sum += LeftEntry(row, k) * RightEntry(k, column);
+  }
   return sum;
 }
 

@@ -99,7 +99,8 @@ Row RowOf(const Payload& payload) {
 
 uint16_t EntryOf(const Payload* lanes, int matrix, int row, int column) {
   uint16_t entry;
-  std::memcpy(&entry, RowOf(lanes[8 * matrix + row]).bytes + 2 * column, 2);
+  std::memcpy(&entry,
+              RowOf(lanes[8 * matrix + row]).bytes + int64_t{2} * column, 2);
   return entry;
 }
 

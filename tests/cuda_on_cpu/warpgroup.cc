@@ -12,7 +12,7 @@
 namespace bk::emulator {
 namespace {
 
-constexpr int kRows = 64, kColumns = 128, kTerms = 16;
+constexpr int kColumns = 128, kTerms = 16;
 constexpr int kWarpRows = 16;
 constexpr int kUnitBytes = 16;
 constexpr int kWarpgroup = 128;           // threads
@@ -123,7 +123,9 @@ void Poison(float* sums) {
 
 void CheckPoison(const float* sums) {
   for (int e = 0; e < kWarpgroupSums; ++e) {
-    if (std::memcmp(sums + e, &kPoison, sizeof(kPoison)) != 0) {
+    uint32_t bits;  // not the number, which is NaN
+    std::memcpy(&bits, sums + e, sizeof(bits));
+    if (bits != kPoison) {
       Abandon("wgmma: sums changed before wgmma.wait_group" + WhoRuns());
     }
   }

@@ -39,8 +39,9 @@ struct Outcome {
 };
 
 Outcome RunProduct(WarpgroupMistake mistake, bool float16, bool rows) {
-  std::vector<uint16_t> left(kRows * kTerms), right(kColumns * kTerms);
-  std::vector<float> out(kRows * kColumns);
+  std::vector<uint16_t> left(size_t{kRows} * kTerms);
+  std::vector<uint16_t> right(size_t{kColumns} * kTerms);
+  std::vector<float> out(size_t{kRows} * kColumns);
   for (int row = 0; row < kRows; ++row) {
     for (int k = 0; k < kTerms; ++k) {
       left[rows ? row * kTerms + k : k * kRows + row] =

@@ -216,7 +216,7 @@ TEST_F(DenseTilesTest, SidesOfTiles) {
   EXPECT_EQ(TileSide(216, 65, 65), 128);
   EXPECT_EQ(TileSide(215, 65, 65), 64);
   EXPECT_EQ(TileSide(1 << 20, 64, 1000), 64);
-  EXPECT_EQ(TileSide(1, 128 * 12, 128 * 18), 128);
+  EXPECT_EQ(TileSide(1, 1536, 2304), 128);
 }
 
 }  // namespace
