@@ -407,7 +407,7 @@ def test_every_step_has_a_section():
     assert set(sections.SECTIONS) == set(run.NAMES)
 
 
-def test_ours_is_red_as_in_the_benchmark_report():
+def test_methods_have_the_colors_of_the_benchmark_report():
     from benchmarks.suite.plots import STYLE
 
     assert STYLE["auto"][0] == plots.OURS

@@ -1,4 +1,4 @@
-"""Pictures of the report, in the colors of the benchmark report: ours red, what is compared black."""
+"""Pictures of the report, in the colors of the benchmark report."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import matplotlib as mpl
 
+from bk_jax import palette
+
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-OURS, OTHER, THIRD, PREDICTED = "tab:red", "black", "tab:gray", "tab:blue"
-METHODS = {"none": "black", "auto": "tab:red", "ghost_clip": "tab:green", "opacus": "tab:blue"}
+OURS, OTHER, THIRD, PREDICTED = palette.BLUE, palette.INK, palette.PALE, palette.ORANGE
+METHODS = {"none": OTHER, "auto": OURS, "ghost_clip": palette.GREEN, "opacus": palette.ORANGE}
 WIDTH = 8.0  # inches
 ROW = 0.28  # inches, of one bar
 STAMP = "REHEARSAL: not a measurement"
