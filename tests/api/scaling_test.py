@@ -4,6 +4,7 @@ Scaling by `s` is a change of variables, `w = s v`: the gradient with respect to
 with respect to `w`. So the transform of `v -> loss(s v)`, which knows nothing of scales, has the answer.
 """
 
+import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -90,7 +91,9 @@ def test_one_number_for_all_is_another_clip_norm():
     """Scaled by 4 and clipped to 4 R: four times what is clipped to R, exactly."""
     _, plain, _ = clipped(mlp_loss, PARAMS, BATCH, l2_clip_norm=0.5)
     _, scaled, _ = clipped(mlp_loss, PARAMS, BATCH, l2_clip_norm=2.0, pre_clip_scale=4.0)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(4 * a, b, rtol=1e-5), plain, scaled)
+    # Entries that nearly cancel have the roundings of their terms, which are below 2.
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=16 * 2**-24)
+    jax.tree.map(lambda a, b: close(4 * a, b), plain, scaled)
 
 
 def test_a_scale_may_be_traced():
