@@ -5,6 +5,7 @@ with respect to `w`. So the transform of `v -> loss(s v)`, which knows nothing o
 """
 
 import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -88,7 +89,7 @@ def test_numbers_with_clip_groups():
 
 
 def test_one_number_for_all_is_another_clip_norm():
-    """Scaled by 4 and clipped to 4 R: four times what is clipped to R, exactly."""
+    """Scaled by 4 and clipped to 4 R: four times what is clipped to R."""
     _, plain, _ = clipped(mlp_loss, PARAMS, BATCH, l2_clip_norm=0.5)
     _, scaled, _ = clipped(mlp_loss, PARAMS, BATCH, l2_clip_norm=2.0, pre_clip_scale=4.0)
     # Entries that nearly cancel have the roundings of their terms, which are below 2.
