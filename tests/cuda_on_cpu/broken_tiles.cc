@@ -95,7 +95,7 @@ __device__ void Copy(TileMistake mistake, int depth, const uint16_t* left,
     const uint16_t* from =
         (row < kLeft ? left + int64_t{row} * depth
                      : right + int64_t{row - kLeft} * depth) +
-        (int64_t{chunk} * kChunk + 8 * part);
+        (int64_t{chunk} * kChunk + int64_t{8} * part);
     if (mistake == TileMistake::kMisalignedSource) from += 1;
     const SharedAddress to =
         AddressOf(mistake, stage, row, part) + (shifted ? 2 : 0);
