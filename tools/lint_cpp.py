@@ -87,7 +87,8 @@ def compile_commands() -> list[Command]:
         source = arguments[arguments.index("-c") + 1]
         if OURS.match(source):
             flags = clang_flags(arguments, output_base)
-            commands[source] = Command(source, ("clang++", *flags, "-c", source))
+            compiler = "clang" if source.endswith(".c") else "clang++"
+            commands[source] = Command(source, (compiler, *flags, "-c", source))
     return [commands[source] for source in sorted(commands)]
 
 

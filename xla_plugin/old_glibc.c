@@ -16,6 +16,9 @@
 #error "which is the first version of glibc on this platform?"
 #endif
 
+// The linker decides these names.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+
 // Declares `old_name`, the function in its oldest version and by the second
 // name that it has there: a call by the first would come back here.
 #define BK_OLD(result, name, arguments)                     \
@@ -67,3 +70,5 @@ uint32_t __wrap_arc4random(void) {
 
 // Since 2.32: "threads may be running", so that counts are always atomic.
 __attribute__((visibility("hidden"))) char __libc_single_threaded = 0;
+
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
