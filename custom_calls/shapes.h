@@ -22,11 +22,6 @@ struct DenseShape {
   int64_t p;
 };
 
-// Layers of one shape that one call on a GPU takes: a kernel's parameters (4 KB)
-// have room for their arrays, and GPT2-large has 36. Python cuts longer lists
-// by the same number.
-inline constexpr int64_t kMaxLayers = 64;
-
 // squared norms [K, B] -> [B]; K counts the terms (layers) to be added.
 struct ClipFactorShape {
   int64_t terms;

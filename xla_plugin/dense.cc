@@ -77,13 +77,13 @@ LayerOperands::LayerOperands(const Named& what,
   }
 }
 
-Status LayerOperands::Check() const {
+Status LayerOperands::Check(int64_t most) const {
   if (operands_ % 2 != 0) {
     return Mismatch(what_, "two operands for each layer",
                     StrCat(operands_, " operands"));
   }
-  if (left.empty() || static_cast<int64_t>(left.size()) > kMaxLayers) {
-    return Mismatch(what_, StrCat("1 to ", kMaxLayers, " layers"),
+  if (left.empty() || static_cast<int64_t>(left.size()) > most) {
+    return Mismatch(what_, StrCat("1 to ", most, " layers"),
                     StrCat(left.size()));
   }
   for (size_t l = 1; l < left.size(); ++l) {

@@ -56,8 +56,8 @@ class LayerOperands {
   LayerOperands(const Named& what, const std::vector<Buffer>& operands,
                 const char* left_name, const char* right_name);
 
-  // Pairs, 1 to kMaxLayers, all of the shapes and the type of the first.
-  Status Check() const;
+  // Pairs, 1 to `most`, all of the shapes and the type of the first.
+  Status Check(int64_t most) const;
 
   std::vector<Buffer> left, right;
 

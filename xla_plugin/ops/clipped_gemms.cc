@@ -30,7 +30,7 @@ struct ClippedGemmsCall : Call {
   const Buffer& Typed() const { return layers.left[0]; }
 
   Status Check() {
-    BK_RETURN_IF_ERROR(layers.Check());
+    BK_RETURN_IF_ERROR(layers.Check(cuda::kMaxLayers));
     const Buffer& lhs = layers.left[0];
     Rows rows;
     BK_RETURN_IF_ERROR(ReadRows(lhs, LengthOf(factor), &rows));

@@ -23,7 +23,7 @@ struct GhostNormsCall : Call {
   const Buffer& Typed() const { return layers.left[0]; }
 
   Status Check() {
-    BK_RETURN_IF_ERROR(layers.Check());
+    BK_RETURN_IF_ERROR(layers.Check(cuda::kMaxLayers));
     const Buffer& a = layers.left[0];
     Rows rows;
     BK_RETURN_IF_ERROR(ReadRows(a, LengthOf(sq_norm), &rows));
