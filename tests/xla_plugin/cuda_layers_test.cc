@@ -103,8 +103,7 @@ TEST_F(CudaLayersTest, NoMoreLayersThanThereIsRoomFor) {
             "bk_clipped_gemms: layers: expected 1 to 64 layers, got 65");
   EXPECT_EQ(NormsProblem({}),
             "bk_ghost_norms: layers: expected 1 to 64 layers, got 0");
-  operands_.resize(0);
-  sums_.resize(0);
+  operands_.clear();
   MakeLayers(64, false);
   EXPECT_EQ(RunCuda("bk_ghost_norms", Pairs(), {norm_, upper_}), OkStatus());
 }
@@ -112,7 +111,7 @@ TEST_F(CudaLayersTest, NoMoreLayersThanThereIsRoomFor) {
 TEST_F(CudaLayersTest, ErrorsNameOperationOperandAndLayer) {
   MakeLayers(2, false);
   Device a(kF32, {6, 3}, "a"), g(ffi::BF16, {6, 5}, "g");
-  Device norm(kF32, {3}, "norm");
+  Device norm(kF32, {3}, "norm"), four(kF32, {4}, "factor");
   const std::vector<Buffer> all = Pairs();
   EXPECT_EQ(NormsProblem({all[0], all[1], all[2]}),
             "bk_ghost_norms: layers: expected two operands for each layer, "
@@ -134,8 +133,8 @@ TEST_F(CudaLayersTest, ErrorsNameOperationOperandAndLayer) {
       RunCuda("bk_clipped_gemms", FactorAndPairs(), {sums_[0], a}).message(),
       HasSubstr("bk_clipped_gemms: sum: expected f32[4,5], got f32[6,3]"));
   EXPECT_THAT(
-      RunCuda("bk_clipped_gemms", {norm, all[0], all[1]}, {sums_[0]}).message(),
-      HasSubstr("bk_clipped_gemms: factor"));
+      RunCuda("bk_clipped_gemms", {four, all[0], all[1]}, {sums_[0]}).message(),
+      HasSubstr("bk_clipped_gemms: lhs: expected the same rows for 4"));
 }
 
 TEST_F(CudaLayersTest, EmptyBatches) {

@@ -70,7 +70,7 @@ struct ClippedGemmsCall : Call {
     std::vector<Accumulator<T>*> out;
     for (size_t l = 0; l < sums.size(); ++l) {
       pairs.Add(layers.left[l], layers.right[l]);
-      out.push_back(sums[l]);
+      out.push_back(static_cast<Accumulator<T>*>(sums[l]));
     }
     return BK_CUDA_STATUS(
         cuda::ClippedGemms<T>(shape, pairs, factor, /*accumulate=*/false,
