@@ -21,9 +21,8 @@
 
 namespace bk::cuda {
 
-// Layers of one shape of one call: a kernel's parameters (4 KB)
-// have room for their arrays, and GPT2-large has 36. Python cuts longer lists
-// by the same number.
+// Layers of one call: the parameters of a kernel (4 KB) have room for their
+// arrays, and GPT2-large has 36. Python cuts longer lists by the same number.
 inline constexpr int64_t kMaxLayers = 64;
 
 // One weight of one example: which array, and which matrix of it [B * N].
