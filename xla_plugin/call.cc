@@ -67,6 +67,12 @@ std::vector<Buffer> Call::Results(const char* name) {
   return TakeRest(frame_.results, &results_, {operation_, name});
 }
 
+std::vector<Buffer> Call::Results(const char* name, size_t count) {
+  std::vector<Buffer> next;
+  for (size_t k = 0; k < count; ++k) next.push_back(Result(name));
+  return next;
+}
+
 Status Call::CheckCounts() const {
   BK_RETURN_IF_ERROR(CheckCount({operation_, "number of operands"}, operands_,
                                 frame_.operands.size()));

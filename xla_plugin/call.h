@@ -68,6 +68,8 @@ class Call {
   // All that are left: an operation of many arrays ends with these.
   std::vector<Buffer> Operands(const char* name);
   std::vector<Buffer> Results(const char* name);
+  // The next `count`, where a workspace follows.
+  std::vector<Buffer> Results(const char* name, size_t count);
 
   // Whether the frame has what was taken from it, and nothing else.
   Status CheckCounts() const;

@@ -3,6 +3,7 @@
 #define BK_JAX_XLA_PLUGIN_DENSE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "custom_calls/shapes.h"
 #include "xla_plugin/call.h"
@@ -46,6 +47,23 @@ struct DenseNormCall : DenseCall {
   Buffer sq_norm_upper = Result("sq_norm_upper");  // [B]
 
   Status Check();
+};
+
+// Operands of several dense layers of one shape: left_1, right_1, left_2, ...
+class LayerOperands {
+ public:
+  // Of all operands that are left. `what` stands for them in messages.
+  LayerOperands(const Named& what, const std::vector<Buffer>& operands,
+                const char* left_name, const char* right_name);
+
+  // Pairs, 1 to `most`, all of the shapes and the type of the first.
+  Status Check(int64_t most) const;
+
+  std::vector<Buffer> left, right;
+
+ private:
+  Named what_;
+  size_t operands_;
 };
 
 }  // namespace bk

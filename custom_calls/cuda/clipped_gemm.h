@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cuda/layers.h"
 #include "custom_calls/cuda/runtime.h"
 #include "custom_calls/element.h"
 #include "custom_calls/shapes.h"
@@ -19,8 +20,17 @@ cudaError_t ClippedGemm(const ClippedGemmShape& shape, const T* lhs,
                         bool accumulate, void* workspace, Accumulator<T>* out,
                         cudaStream_t stream, const int32_t* only_if = nullptr);
 
+// The same for layers of one shape, `shape` of each: out[l] for each of them.
+template <class T>
+cudaError_t ClippedGemms(const ClippedGemmShape& shape,
+                         const LayerPairs<T>& layers,
+                         const Accumulator<T>* factor, bool accumulate,
+                         void* workspace, Accumulator<T>* const* out,
+                         cudaStream_t stream, const int32_t* only_if = nullptr);
+
 int64_t ClippedGemmWorkspaceBytes(const ClippedGemmShape& shape,
-                                  int64_t accumulator_bytes);
+                                  int64_t accumulator_bytes,
+                                  int64_t layers = 1);
 
 }  // namespace bk::cuda
 

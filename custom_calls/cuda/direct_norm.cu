@@ -58,8 +58,8 @@ __device__ bool IsKnown(const TileSpreads& known, int64_t number, double* sum) {
 
 template <class T>
 __global__ void __launch_bounds__(kSpreadThreads)
-    SpreadKernel(DenseShape shape, const T* a, const T* g, TileSpreads known,
-                 double* spreads) {
+    SpreadKernel(DenseShape shape, BK_TABLE LayerPairs<T> layers,
+                 TileSpreads known, double* spreads) {
   BK_SHARED(SpreadShared, shared);
   const int64_t segments = CeilDiv(shape.positions, kSegment);
   const int64_t items = shape.batch * shape.weights * segments;
@@ -69,7 +69,10 @@ __global__ void __launch_bounds__(kSpreadThreads)
       if (threadIdx.x == 0) spreads[item] = item % segments == 0 ? all : 0;
       continue;
     }
-    const int64_t first = item / segments * shape.positions;
+    const LayerPlace place = layers.Of(item / segments);
+    const int64_t first = place.matrix * shape.positions;
+    const T* a = layers.left[place.layer];
+    const T* g = layers.right[place.layer];
     const int64_t begin = item % segments * kSegment;
     const int64_t end =
         begin + kSegment < shape.positions ? begin + kSegment : shape.positions;
@@ -181,14 +184,14 @@ int64_t DirectNormWorkspaceBytes(const DenseShape& shape) {
 }
 
 template <class T>
-cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
+cudaError_t Spreads(const DenseShape& shape, const LayerPairs<T>& layers,
                     TileSpreads known, double* spreads, cudaStream_t stream) {
   return Launch(SpreadKernel<T>, shape.batch * shape.weights * Segments(shape),
-                kSpreadThreads, stream, shape, a, g, known, spreads);
+                kSpreadThreads, stream, shape, layers, known, spreads);
 }
 
 template <class T>
-cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
+cudaError_t ProductSquares(const DenseShape& shape, const LayerPairs<T>& layers,
                            ExampleList wanted, double* squares,
                            Accumulator<T>* grad, cudaStream_t stream) {
   const int64_t items =
@@ -196,8 +199,8 @@ cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
   const bool all = wanted.numbers == nullptr;
   const int64_t blocks = all || items < kListBlocks ? items : kListBlocks;
   if constexpr (sizeof(T) == 2) {
-    const RowPairs<T> rows = {
-        a, g, shape.batch, shape.weights, shape.positions, shape.d, shape.p};
+    const LayerRows<T> rows = {layers, shape.batch, shape.positions, shape.d,
+                               shape.p};
     return ProductSide(shape) == kLargeSide
                ? LaunchProductTiles<T, LargeTiling>(rows, wanted, blocks,
                                                     squares, grad, stream)
@@ -205,17 +208,18 @@ cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
                                                     squares, grad, stream);
   } else {
     return Launch(ProductKernel<T, Engine<T>>, blocks, kThreads, stream, shape,
-                  a, g, wanted, squares, grad);
+                  layers, wanted, squares, grad);
   }
 }
 
 template <class T>
-cudaError_t DirectNormWhere(const DenseShape& shape, const T* a, const T* g,
-                            ExampleList wanted, const double* spreads,
-                            double* squares, Accumulator<T>* sq_norm,
+cudaError_t DirectNormWhere(const DenseShape& shape,
+                            const LayerPairs<T>& layers, ExampleList wanted,
+                            const double* spreads, double* squares,
+                            Accumulator<T>* sq_norm,
                             Accumulator<T>* sq_norm_upper,
                             cudaStream_t stream) {
-  BK_RETURN_IF_CUDA_ERROR(ProductSquares(shape, a, g, wanted, squares,
+  BK_RETURN_IF_CUDA_ERROR(ProductSquares(shape, layers, wanted, squares,
                                          static_cast<Accumulator<T>*>(nullptr),
                                          stream));
   return Launch(FinishKernel<Accumulator<T>>, CeilDiv(shape.batch, 4),
@@ -230,22 +234,24 @@ cudaError_t DirectNorm(const DenseShape& shape, const T* a, const T* g,
                        Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
   auto* spreads = static_cast<double*>(workspace);
   double* squares = spreads + shape.batch * shape.weights * Segments(shape);
-  BK_RETURN_IF_CUDA_ERROR(Spreads(shape, a, g, TileSpreads(), spreads, stream));
-  return DirectNormWhere(shape, a, g, ExampleList(), spreads, squares, sq_norm,
-                         sq_norm_upper, stream);
+  const LayerPairs<T> layers(shape.weights, a, g);
+  BK_RETURN_IF_CUDA_ERROR(
+      Spreads(shape, layers, TileSpreads(), spreads, stream));
+  return DirectNormWhere(shape, layers, ExampleList(), spreads, squares,
+                         sq_norm, sq_norm_upper, stream);
 }
 
-#define BK_INSTANTIATE(T)                                                    \
-  template cudaError_t Spreads(const DenseShape&, const T*, const T*,        \
-                               TileSpreads, double*, cudaStream_t);          \
-  template cudaError_t ProductSquares(const DenseShape&, const T*, const T*, \
-                                      ExampleList, double*, Accumulator<T>*, \
-                                      cudaStream_t);                         \
-  template cudaError_t DirectNormWhere(                                      \
-      const DenseShape&, const T*, const T*, ExampleList, const double*,     \
-      double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t);              \
-  template cudaError_t DirectNorm(const DenseShape&, const T*, const T*,     \
-                                  void*, Accumulator<T>*, Accumulator<T>*,   \
+#define BK_INSTANTIATE(T)                                                      \
+  template cudaError_t Spreads(const DenseShape&, const LayerPairs<T>&,        \
+                               TileSpreads, double*, cudaStream_t);            \
+  template cudaError_t ProductSquares(const DenseShape&, const LayerPairs<T>&, \
+                                      ExampleList, double*, Accumulator<T>*,   \
+                                      cudaStream_t);                           \
+  template cudaError_t DirectNormWhere(                                        \
+      const DenseShape&, const LayerPairs<T>&, ExampleList, const double*,     \
+      double*, Accumulator<T>*, Accumulator<T>*, cudaStream_t);                \
+  template cudaError_t DirectNorm(const DenseShape&, const T*, const T*,       \
+                                  void*, Accumulator<T>*, Accumulator<T>*,     \
                                   cudaStream_t);
 BK_INSTANTIATE(float)
 BK_INSTANTIATE(BFloat16)

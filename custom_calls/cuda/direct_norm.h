@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cuda/layers.h"
 #include "custom_calls/cuda/runtime.h"
 #include "custom_calls/element.h"
 #include "custom_calls/host_device.h"
@@ -20,7 +21,8 @@ cudaError_t DirectNorm(const DenseShape& shape, const T* a, const T* g,
 
 int64_t DirectNormWorkspaceBytes(const DenseShape& shape);
 
-// Parts of it that other norms use.
+// Parts of it that other norms use. Their shapes have the weights of all
+// layers: B, N below are the axes of one.
 
 // Some examples of a batch, on the device: how many, then their numbers. All of
 // them if it is null.
@@ -41,7 +43,7 @@ struct ExampleList {
 int64_t ProductTileCount(const DenseShape& shape, int64_t element_bytes);
 int64_t ProductTileCount(const DenseShape& shape);
 template <class T>
-cudaError_t ProductSquares(const DenseShape& shape, const T* a, const T* g,
+cudaError_t ProductSquares(const DenseShape& shape, const LayerPairs<T>& layers,
                            ExampleList wanted, double* squares,
                            Accumulator<T>* grad, cudaStream_t stream);
 
@@ -57,15 +59,16 @@ struct TileSpreads {
 // Examples that `known` knows are not read.
 int64_t SpreadSegments(const DenseShape& shape);
 template <class T>
-cudaError_t Spreads(const DenseShape& shape, const T* a, const T* g,
+cudaError_t Spreads(const DenseShape& shape, const LayerPairs<T>& layers,
                     TileSpreads known, double* spreads, cudaStream_t stream);
 
 // Norms of the examples `wanted`; they replace what is there unless their bound
 // is worse. `squares`: [B, N, tiles].
 template <class T>
-cudaError_t DirectNormWhere(const DenseShape& shape, const T* a, const T* g,
-                            ExampleList wanted, const double* spreads,
-                            double* squares, Accumulator<T>* sq_norm,
+cudaError_t DirectNormWhere(const DenseShape& shape,
+                            const LayerPairs<T>& layers, ExampleList wanted,
+                            const double* spreads, double* squares,
+                            Accumulator<T>* sq_norm,
                             Accumulator<T>* sq_norm_upper, cudaStream_t stream);
 
 }  // namespace bk::cuda

@@ -3,6 +3,7 @@
 #define BK_JAX_CUSTOM_CALLS_CUDA_EXAMPLE_ROWS_CUH_
 
 #include "custom_calls/cuda/element.cuh"
+#include "custom_calls/cuda/layers.h"
 #include "custom_calls/cuda/main_loop.cuh"
 #include "custom_calls/cuda/shifted_loader.cuh"
 
@@ -22,6 +23,27 @@ struct RowPairs {
   }
   __device__ Extent<T> RightExtent() const {
     return {right, right + examples * weights * positions * right_width};
+  }
+};
+
+// The same of several layers.
+template <class T>
+struct LayerRows {
+  LayerPairs<T> layers;
+  int64_t examples, positions, left_width, right_width;
+
+  __device__ int64_t Weights() const { return layers.count * layers.weights; }
+  // Of weight number `weight` of all of them: its layer.
+  __device__ RowPairs<T> Of(int64_t weight) const {
+    const int64_t layer = weight / layers.weights;
+    return {layers.left[layer], layers.right[layer], examples,   layers.weights,
+            positions,          left_width,          right_width};
+  }
+  bool AreAligned() const {
+    return layers.All([this](const T* left, const T* right) {
+      return RowsAreAligned(left, left_width) &&
+             RowsAreAligned(right, right_width);
+    });
   }
 };
 

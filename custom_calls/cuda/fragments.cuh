@@ -1,7 +1,7 @@
 // From pieces in shared memory to fragments and sums in registers.
 //
-// A piece has rows of 16-byte units. Unit u of row r lies at place u ^ (r % 8):
-// the 8 rows of a matrix that ldmatrix reads at once are then in 8 different
+// A piece has rows of 16-byte units. Unit u of row r lies at place u ^ (r % 8)
+// (kTurns): the 8 rows of a matrix that ldmatrix reads at once are then in 8 different
 // places of 16 bytes, and so are the units that a warp copies.
 //
 //   Layout::kRows     kSide rows of 128 bytes, a chunk of their columns: X Y^T
@@ -67,7 +67,8 @@ struct FragmentReader {
   }
 
   __device__ static uint32_t Place(int row, int unit, int turn) {
-    return static_cast<uint32_t>(row * kStride + (unit ^ turn) * kUnit);
+    return static_cast<uint32_t>(row * kStride +
+                                 (unit ^ turn % kTurns) * kUnit);
   }
 
   // Two units on along a row is an exclusive or with 32: no carry reaches the

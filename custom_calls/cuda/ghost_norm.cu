@@ -1,4 +1,4 @@
-// 16-bit elements: gram_kernel.cuh. Others, one block for each (example,
+// 16-bit elements: gram_kernel.cuh. Others, one block for each (example, layer,
 // weight, pair of tiles I <= J of 64 positions):
 //
 //   1. stream the features of a: the tile (I, J) of a a^T, in registers
@@ -7,6 +7,8 @@
 //
 // Two tiles of an engine have the same entries in the same places, so nothing
 // of size T x T is ever stored, not even in shared memory.
+#include <utility>
+
 #include "custom_calls/certified.h"
 #include "custom_calls/cuda/direct_norm.h"
 #include "custom_calls/cuda/engine.cuh"
@@ -75,21 +77,24 @@ __device__ void GramTile(const T* x, int64_t positions, int64_t width,
   }
 }
 
-// inner [B, N, pairs]
+// inner [B, weights, pairs]; here and below a shape has the weights of all
+// layers.
 template <class T, class E>
 __global__ void __launch_bounds__(kThreads)
-    GhostKernel(DenseShape shape, const T* a, const T* g, double* inner) {
+    GhostKernel(DenseShape shape, BK_TABLE LayerPairs<T> layers,
+                double* inner) {
   BK_SHARED(GhostShared<T>, shared);
   const int64_t pairs = TilePairs(shape.positions, kTile);
   const int64_t items = shape.batch * shape.weights * pairs;
   for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
-    const int64_t first = item / pairs * shape.positions;
+    const LayerPlace place = layers.Of(item / pairs);
+    const int64_t first = place.matrix * shape.positions;
     const TilePair pair = PairOf(item % pairs);
     typename E::Acc gram_a[kSums] = {}, gram_g[kSums] = {};
-    GramTile<T, E>(a + first * shape.d, shape.positions, shape.d, pair,
-                   shared.pieces, gram_a);
-    GramTile<T, E>(g + first * shape.p, shape.positions, shape.p, pair,
-                   shared.pieces, gram_g);
+    GramTile<T, E>(layers.left[place.layer] + first * shape.d, shape.positions,
+                   shape.d, pair, shared.pieces, gram_a);
+    GramTile<T, E>(layers.right[place.layer] + first * shape.p, shape.positions,
+                   shape.p, pair, shared.pieces, gram_g);
     double sum = 0;
 #pragma unroll
     for (int e = 0; e < kSums; ++e) {
@@ -213,38 +218,45 @@ Parts Split(const DenseShape& shape, void* workspace) {
   return {inner, tile_spreads, spreads, squares, loose, loose + shape.batch};
 }
 
+// The narrower operand first.
+template <class T>
+GramOperands<T> GramOperandsOf(const DenseShape& shape,
+                               const LayerPairs<T>& layers) {
+  const bool a_first = shape.d < shape.p;
+  GramOperands<T> operands = {layers, shape.batch, shape.positions,
+                              a_first ? shape.d : shape.p,
+                              a_first ? shape.p : shape.d};
+  if (!a_first) std::swap(operands.layers.left, operands.layers.right);
+  return operands;
+}
+
 // inner and spreads.
 template <class T>
-cudaError_t GramProducts(const DenseShape& shape, const T* a, const T* g,
+cudaError_t GramProducts(const DenseShape& shape, const LayerPairs<T>& layers,
                          const Parts& parts, cudaStream_t stream) {
   if constexpr (sizeof(T) == 2) {
-    const bool a_first = shape.d < shape.p;
-    const GramOperands<T> operands = {a_first ? a : g,
-                                      a_first ? g : a,
-                                      Weights(shape),
-                                      shape.positions,
-                                      a_first ? shape.d : shape.p,
-                                      a_first ? shape.p : shape.d};
+    const GramOperands<T> operands = GramOperandsOf(shape, layers);
     const GramResults results = {parts.inner, parts.tile_spreads};
     const int64_t side = SideOf<T>(shape);
     BK_RETURN_IF_CUDA_ERROR(
         side == LargeTiling::kSide
             ? (LaunchGram<T, LargeTiling>(operands, results, stream))
             : (LaunchGram<T, SmallTiling>(operands, results, stream)));
-    return Spreads(shape, a, g,
+    return Spreads(shape, layers,
                    {parts.tile_spreads, CeilDiv(shape.positions, side)},
                    parts.spreads, stream);
   } else {
     BK_RETURN_IF_CUDA_ERROR(
-        Spreads(shape, a, g, TileSpreads(), parts.spreads, stream));
+        Spreads(shape, layers, TileSpreads(), parts.spreads, stream));
     return Launch(GhostKernel<T, Engine<T>>, Weights(shape) * SmallPairs(shape),
-                  kThreads, stream, shape, a, g, parts.inner);
+                  kThreads, stream, shape, layers, parts.inner);
   }
 }
 
 }  // namespace
 
-int64_t GhostNormWorkspaceBytes(const DenseShape& shape) {
+int64_t GhostNormWorkspaceBytes(const DenseShape& layer, int64_t layers) {
+  const DenseShape shape = Together(layer, layers);
   const int64_t doubles =
       Weights(shape) * (SmallPairs(shape) + SmallTiles(shape) +
                         SpreadSegments(shape) + ProductTileCount(shape));
@@ -253,11 +265,12 @@ int64_t GhostNormWorkspaceBytes(const DenseShape& shape) {
 }
 
 template <class T>
-cudaError_t GhostNorm(const DenseShape& shape, const T* a, const T* g,
-                      void* workspace, Accumulator<T>* sq_norm,
-                      Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
+cudaError_t GhostNorms(const DenseShape& layer, const LayerPairs<T>& layers,
+                       void* workspace, Accumulator<T>* sq_norm,
+                       Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
+  const DenseShape shape = Together(layer, layers.count);
   const Parts parts = Split(shape, workspace);
-  BK_RETURN_IF_CUDA_ERROR(GramProducts(shape, a, g, parts, stream));
+  BK_RETURN_IF_CUDA_ERROR(GramProducts(shape, layers, parts, stream));
   BK_RETURN_IF_CUDA_ERROR(Launch(
       CertifyKernel<Accumulator<T>>, CeilDiv(shape.batch, 4), kFinishThreads,
       stream, shape, TilePairs(shape.positions, SideOf<T>(shape)),
@@ -267,11 +280,22 @@ cudaError_t GhostNorm(const DenseShape& shape, const T* a, const T* g,
   if (shape.positions <= 1) return cudaSuccess;
   BK_RETURN_IF_CUDA_ERROR(
       Launch(ListKernel, 1, 32, stream, shape.batch, parts.loose, parts.list));
-  return DirectNormWhere(shape, a, g, {parts.list}, parts.spreads,
+  return DirectNormWhere(shape, layers, {parts.list}, parts.spreads,
                          parts.squares, sq_norm, sq_norm_upper, stream);
 }
 
+template <class T>
+cudaError_t GhostNorm(const DenseShape& shape, const T* a, const T* g,
+                      void* workspace, Accumulator<T>* sq_norm,
+                      Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
+  return GhostNorms(shape, LayerPairs<T>(shape.weights, a, g), workspace,
+                    sq_norm, sq_norm_upper, stream);
+}
+
 #define BK_INSTANTIATE(T)                                                      \
+  template cudaError_t GhostNorms(const DenseShape&, const LayerPairs<T>&,     \
+                                  void*, Accumulator<T>*, Accumulator<T>*,     \
+                                  cudaStream_t);                               \
   template cudaError_t GhostNorm(const DenseShape&, const T*, const T*, void*, \
                                  Accumulator<T>*, Accumulator<T>*,             \
                                  cudaStream_t);

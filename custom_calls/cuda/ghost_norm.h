@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "custom_calls/cuda/layers.h"
 #include "custom_calls/cuda/runtime.h"
 #include "custom_calls/element.h"
 #include "custom_calls/shapes.h"
@@ -20,7 +21,14 @@ cudaError_t GhostNorm(const DenseShape& shape, const T* a, const T* g,
                       void* workspace, Accumulator<T>* sq_norm,
                       Accumulator<T>* sq_norm_upper, cudaStream_t stream);
 
-int64_t GhostNormWorkspaceBytes(const DenseShape& shape);
+// The same added up over layers of one shape, `shape` of each. Looseness is
+// that of the sum.
+template <class T>
+cudaError_t GhostNorms(const DenseShape& shape, const LayerPairs<T>& layers,
+                       void* workspace, Accumulator<T>* sq_norm,
+                       Accumulator<T>* sq_norm_upper, cudaStream_t stream);
+
+int64_t GhostNormWorkspaceBytes(const DenseShape& shape, int64_t layers = 1);
 
 }  // namespace bk::cuda
 

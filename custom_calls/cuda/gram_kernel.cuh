@@ -1,5 +1,5 @@
-// Ghost norms of 16-bit elements. One block for each (example, weight, pair of
-// tiles I <= J of positions):
+// Ghost norms of 16-bit elements. One block for each (example, layer, weight,
+// pair of tiles I <= J of positions):
 //
 //   1. stream the features of x: the tile (I, J) of x x^T, held in registers
 //   2. stream those of y: each chunk of 64 features makes a tile of its own,
@@ -13,6 +13,7 @@
 
 #include "custom_calls/cuda/chain.h"
 #include "custom_calls/cuda/gram.cuh"
+#include "custom_calls/cuda/layers.h"
 #include "custom_calls/cuda/reduce.cuh"
 #include "custom_calls/cuda/shifted_loader.cuh"
 #include "custom_calls/cuda/tile_pairs.cuh"
@@ -20,23 +21,32 @@
 
 namespace bk::cuda {
 
-// x [count, positions, x_width], y [count, positions, y_width].
+// x [B, N, positions, x_width] and y [B, N, positions, y_width] of each layer,
+// its left and its right operand.
 template <class T>
 struct GramOperands {
-  const T* x;
-  const T* y;
-  int64_t count, positions, x_width, y_width;
+  LayerPairs<T> layers;
+  int64_t batch, positions, x_width, y_width;
 
-  // Rows from `first` on of matrix `number`.
-  __device__ RowTile<T> XTile(int64_t number, int64_t first) const {
-    const int64_t size = positions * x_width;
-    return {
-        x + number * size, first, positions, x_width, {x, x + count * size}};
+  int64_t Count() const { return batch * layers.count * layers.weights; }
+
+  // Rows from `first` on of a matrix.
+  __device__ RowTile<T> XTile(LayerPlace place, int64_t first) const {
+    return Tile(layers.left[place.layer], place.matrix, first, x_width);
   }
-  __device__ RowTile<T> YTile(int64_t number, int64_t first) const {
-    const int64_t size = positions * y_width;
-    return {
-        y + number * size, first, positions, y_width, {y, y + count * size}};
+  __device__ RowTile<T> YTile(LayerPlace place, int64_t first) const {
+    return Tile(layers.right[place.layer], place.matrix, first, y_width);
+  }
+
+ private:
+  __device__ RowTile<T> Tile(const T* array, int64_t matrix, int64_t first,
+                             int64_t width) const {
+    const int64_t size = positions * width;
+    return {array + matrix * size,
+            first,
+            positions,
+            width,
+            {array, array + batch * layers.weights * size}};
   }
 };
 
@@ -91,29 +101,30 @@ __device__ Spread SpreadOf(const GramOperands<T>& operands, int64_t rows,
 
 template <class T, class Shape, bool kAligned>
 __global__ void __launch_bounds__(Shape::kThreads)
-    GramKernel(GramOperands<T> operands, GramResults results) {
+    GramKernel(BK_TABLE GramOperands<T> operands, int64_t count,
+               GramResults results) {
   using Tiles = typename TilingOnGpu<Shape, kAligned>::Type;
   using Chunks =
       GramChunks<T, Tiles, typename Loaders<T, Tiles, kAligned>::Rows>;
   BK_DYNAMIC_SHARED(StagesShared<Tiles>, shared);
   const int64_t positions = operands.positions;
   const int64_t pairs = TilePairs(positions, Tiles::kSide);
-  for (int64_t item = blockIdx.x; item < operands.count * pairs;
-       item += gridDim.x) {
+  for (int64_t item = blockIdx.x; item < count * pairs; item += gridDim.x) {
     const int64_t number = item / pairs;
+    const LayerPlace place = operands.layers.Of(number);
     const TilePair pair = PairOf(item % pairs);
     const bool diagonal = pair.i == pair.j;
     HeldGram first;
     ForEachGram<T, Tiles>(shared,
-                          Chunks(operands.XTile(number, pair.i * Tiles::kSide),
-                                 operands.XTile(number, pair.j * Tiles::kSide)),
+                          Chunks(operands.XTile(place, pair.i * Tiles::kSide),
+                                 operands.XTile(place, pair.j * Tiles::kSide)),
                           first);
     const int64_t rows = positions - pair.i * Tiles::kSide;
     ClearOutside<Tiles>(rows, positions - pair.j * Tiles::kSide, first.held);
     WeighedGram<Tiles> second = {first.held, diagonal};
     ForEachGram<T, Tiles>(shared,
-                          Chunks(operands.YTile(number, pair.i * Tiles::kSide),
-                                 operands.YTile(number, pair.j * Tiles::kSide)),
+                          Chunks(operands.YTile(place, pair.i * Tiles::kSide),
+                                 operands.YTile(place, pair.j * Tiles::kSide)),
                           second);
     const double total = BlockSum(second.inner, shared.scratch);
     if (threadIdx.x == 0) results.inner[item] = diagonal ? total : 2 * total;
@@ -138,13 +149,17 @@ cudaError_t LaunchGram(const GramOperands<T>& operands, GramResults results,
   if (!HasOffsets(operands.positions, operands.x_width, operands.y_width)) {
     return cudaErrorInvalidValue;
   }
-  const bool aligned = RowsAreAligned(operands.x, operands.x_width) &&
-                       RowsAreAligned(operands.y, operands.y_width);
+  const bool aligned = operands.layers.All([&](const T* x, const T* y) {
+    return RowsAreAligned(x, operands.x_width) &&
+           RowsAreAligned(y, operands.y_width);
+  });
   const auto kernel =
       aligned ? GramKernel<T, Tiles, true> : GramKernel<T, Tiles, false>;
-  return LaunchWithShared(
-      kernel, operands.count * TilePairs(operands.positions, Tiles::kSide),
-      Tiles::kThreads, sizeof(StagesShared<Tiles>), stream, operands, results);
+  const int64_t count = operands.Count();
+  return LaunchWithShared(kernel,
+                          count * TilePairs(operands.positions, Tiles::kSide),
+                          Tiles::kThreads, sizeof(StagesShared<Tiles>), stream,
+                          operands, count, results);
 }
 
 // Roundings of float on the way of a term a_t a_s g_t g_s, all together: those

@@ -102,8 +102,9 @@ cudaError_t PerSampleGrad(const DenseShape& shape, const T* a, const T* g,
                           Accumulator<T>* sq_norm_upper, cudaStream_t stream) {
   auto* squares = static_cast<double*>(workspace);
   const int64_t tiles = ProductTileCount(shape, sizeof(T));
-  BK_RETURN_IF_CUDA_ERROR(
-      ProductSquares(shape, a, g, ExampleList(), squares, grad, stream));
+  BK_RETURN_IF_CUDA_ERROR(ProductSquares(shape,
+                                         LayerPairs<T>(shape.weights, a, g),
+                                         ExampleList(), squares, grad, stream));
   return Finish(shape.batch, shape.weights * tiles, squares, sq_norm,
                 sq_norm_upper, stream);
 }

@@ -5,6 +5,7 @@
 
 #include "custom_calls/cuda/direct_norm.h"
 #include "custom_calls/cuda/engine.cuh"
+#include "custom_calls/cuda/layers.h"
 #include "custom_calls/cuda/reduce.cuh"
 #include "custom_calls/cuda/squares.cuh"
 #include "custom_calls/shapes.h"
@@ -77,30 +78,32 @@ __device__ void CopyTile(const TileOf<Acc>& tile, int64_t row, int64_t rows,
   }
 }
 
-// squares [B, N, tiles], and grad [B, N, d, p] unless that is null, of the
-// examples in `wanted`.
+// squares [B, weights, tiles], and grad [B, weights, d, p] unless that is null,
+// of the examples in `wanted`; the weights of all layers.
 template <class T, class E>
 __global__ void __launch_bounds__(kThreads)
-    ProductKernel(DenseShape shape, const T* a, const T* g, ExampleList wanted,
-                  double* squares, Accumulator<T>* grad) {
+    ProductKernel(DenseShape shape, BK_TABLE LayerPairs<T> layers,
+                  ExampleList wanted, double* squares, Accumulator<T>* grad) {
   BK_SHARED(ProductShared<E>, shared);
   const int64_t column_tiles = CeilDiv(shape.p, kTile);
   const int64_t tiles = ProductTiles(shape);
   const int64_t items = wanted.Count(shape.batch) * shape.weights * tiles;
-  const bool a_aligned = IsAligned(a, shape.d);
-  const bool g_aligned = IsAligned(g, shape.p);
   for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
     const int64_t number = item / tiles;
     const int64_t pair = wanted.At(number / shape.weights) * shape.weights +
                          number % shape.weights;
+    const LayerPlace place = layers.Of(pair);
+    const T* a = layers.left[place.layer];
+    const T* g = layers.right[place.layer];
     const int64_t row = item % tiles / column_tiles * kTile;
     const int64_t column = item % column_tiles * kTile;
-    const int64_t t0 = pair * shape.positions;
+    const int64_t t0 = place.matrix * shape.positions;
     const int64_t t1 = t0 + shape.positions;
     typename E::Acc sums[kSums] = {};
     AddProduct<E, false>(PlainRows<T>{a, shape.d}, PlainRows<T>{g, shape.p},
                          {t0, t1, row, shape.d}, {t0, t1, column, shape.p},
-                         a_aligned, g_aligned, 1, shared.pieces, sums);
+                         IsAligned(a, shape.d), IsAligned(g, shape.p), 1,
+                         shared.pieces, sums);
     const double total = BlockSum(Squares(sums), shared.scratch);
     if (threadIdx.x == 0) squares[pair * tiles + item % tiles] = total;
     if (grad != nullptr) {

@@ -22,29 +22,31 @@ int64_t ProductRoundings(int64_t positions) {
   return ChainedRoundings(positions, kProductChunks * kChunkTerms<T>);
 }
 
-// squares [B, N, tiles], and grad [B, N, d, p] unless that is null, of the
-// examples in `wanted`.
+// squares [B, weights, tiles], and grad [B, weights, d, p] unless that is null,
+// of the examples in `wanted`; the weights of all layers.
 template <class T, class Shape, bool kAligned>
 __global__ void __launch_bounds__(Shape::kThreads)
-    ProductTilesKernel(RowPairs<T> rows, ExampleList wanted, double* squares,
-                       float* grad) {
+    ProductTilesKernel(BK_TABLE LayerRows<T> layers, ExampleList wanted,
+                       double* squares, float* grad) {
   using Tiles = typename TilingOnGpu<Shape, kAligned>::Type;
   using Loader = typename Loaders<T, Tiles, kAligned>::Columns;
   BK_DYNAMIC_SHARED(StagesShared<Tiles>, shared);
-  const int64_t d = rows.left_width, p = rows.right_width;
+  const int64_t d = layers.left_width, p = layers.right_width;
+  const int64_t weights = layers.Weights();
   const int64_t down = CeilDiv(d, Tiles::kSide);
   const int64_t across = CeilDiv(p, Tiles::kSide);
   const int64_t tiles = down * across;
-  const int64_t items = wanted.Count(rows.examples) * rows.weights * tiles;
+  const int64_t items = wanted.Count(layers.examples) * weights * tiles;
   for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
     const int64_t number = item / tiles;
-    const int64_t example = wanted.At(number / rows.weights);
-    const int64_t weight = number % rows.weights;
-    const int64_t pair = example * rows.weights + weight;
+    const int64_t example = wanted.At(number / weights);
+    const int64_t weight = number % weights;
+    const int64_t pair = example * weights + weight;
+    const RowPairs<T> rows = layers.Of(weight);
     const TilePlace place = PlaceOf(item % tiles, down, across);
     const int64_t row = place.row * Tiles::kSide;
     const int64_t column = place.column * Tiles::kSide;
-    const ExampleRange examples = {weight, example, example + 1};
+    const ExampleRange examples = {weight % rows.weights, example, example + 1};
     WarpSums sums = {};
     SumOfProducts<kProductChunks, T, Tiles, Loader>(shared, rows, examples, row,
                                                     column, sums);
@@ -58,16 +60,14 @@ __global__ void __launch_bounds__(Shape::kThreads)
 }
 
 template <class T, class Tiles>
-cudaError_t LaunchProductTiles(const RowPairs<T>& rows, ExampleList wanted,
+cudaError_t LaunchProductTiles(const LayerRows<T>& rows, ExampleList wanted,
                                int64_t blocks, double* squares, float* grad,
                                cudaStream_t stream) {
   if (!HasOffsets(rows.positions, rows.left_width, rows.right_width)) {
     return cudaErrorInvalidValue;
   }
-  const bool aligned = RowsAreAligned(rows.left, rows.left_width) &&
-                       RowsAreAligned(rows.right, rows.right_width);
-  const auto kernel = aligned ? ProductTilesKernel<T, Tiles, true>
-                              : ProductTilesKernel<T, Tiles, false>;
+  const auto kernel = rows.AreAligned() ? ProductTilesKernel<T, Tiles, true>
+                                        : ProductTilesKernel<T, Tiles, false>;
   return LaunchWithShared(kernel, blocks, Tiles::kThreads,
                           sizeof(StagesShared<Tiles>), stream, rows, wanted,
                           squares, grad);

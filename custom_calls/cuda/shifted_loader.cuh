@@ -94,7 +94,7 @@ class ShiftedRowsLoader {
         rows_(static_cast<int>(rows - first < Tiles::kSide ? rows - first
                                                            : Tiles::kSide)),
         to_(static_cast<uint32_t>(Own() * kChunkBytes +
-                                  (OwnUnit() ^ Own() % 8) * kUnit)) {}
+                                  (OwnUnit() ^ Own() % kTurns) * kUnit)) {}
 
   __device__ void Copy(SharedAddress piece, int left) {
     const int count = left - OwnColumn() < 8 ? left - OwnColumn() : 8;
@@ -137,7 +137,7 @@ class ShiftedColumnsLoader {
         width_(width),
         example_(example_rows * width),
         to_(static_cast<uint32_t>(Own() * kRowBytes +
-                                  (OwnUnit() ^ Own() % 8) * kUnit)) {
+                                  (OwnUnit() ^ Own() % kTurns) * kUnit)) {
     const int64_t columns = width - first - OwnUnit() * kPerUnit<T>;
     count_ = static_cast<int>(columns < 8 ? columns : 8);
   }

@@ -46,8 +46,8 @@ class RowsLoader {
       const int row = own + v * kStep;
       offset_[v] = (row < last ? row : last) * row_units;
     }
-    to_ = static_cast<uint32_t>(own * kChunkBytes +
-                                (ThreadIndex() % kUnits ^ own % 8) * kUnit);
+    to_ = static_cast<uint32_t>(
+        own * kChunkBytes + (ThreadIndex() % kUnits ^ own % kTurns) * kUnit);
   }
 
   // The next chunk; `left` columns of the matrix are left.
@@ -78,7 +78,8 @@ template <class T, class Tiles>
 struct ColumnsPlace {
   static constexpr int kRowBytes = Tiles::kSide * static_cast<int>(sizeof(T));
   __device__ static uint32_t Of(int row, int unit) {
-    return static_cast<uint32_t>(row * kRowBytes + (unit ^ row % 8) * kUnit);
+    return static_cast<uint32_t>(row * kRowBytes +
+                                 (unit ^ row % kTurns) * kUnit);
   }
 };
 

@@ -16,6 +16,8 @@ namespace bk::cuda {
 inline constexpr int kUnit = 16;         // bytes of one copy
 inline constexpr int kChunkBytes = 128;  // of the summed dimension
 inline constexpr int kStages = 3;        // chunks in shared memory
+// Unit u of row r of a piece lies at place u ^ (r % kTurns): the swizzle.
+inline constexpr int kTurns = 8;
 inline constexpr int kWarpRows = 64;
 inline constexpr int kWarpColumns = 32;
 

@@ -273,6 +273,19 @@ TEST_F(CublasCallTest, AnAlgorithmMayNotNeedMoreThanThereIs) {
   EXPECT_TRUE(State().calls.empty());
 }
 
+// Layers of float32: one product after the other.
+TEST_F(CublasCallTest, EveryLayerIsAProduct) {
+  Device b(kF32, {6, 32}, "b"), sums[] = {{kF32, {32, 32}}, {kF32, {32, 32}}};
+  ASSERT_EQ(RunCuda("bk_clipped_gemms", {factor_, a_, g_, b.Fill(4), g_},
+                    {sums[0], sums[1]}),
+            OkStatus());
+  EXPECT_EQ(State().calls.size(), 2);
+  ASSERT_EQ(Sum(), OkStatus());
+  EXPECT_EQ(sums[0].values(), sum_.values());
+  ASSERT_EQ(RunCuda("bk_clipped_gemm", {b, factor_, g_}, {sum_}), OkStatus());
+  EXPECT_EQ(sums[1].values(), sum_.values());
+}
+
 TEST_F(CublasCallTest, ErrorsNameTheOperation) {
   State().failure = CUBLAS_STATUS_EXECUTION_FAILED;
   const auto status = Sum();

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -178,9 +179,13 @@ XLA_FFI_Handler_Traits TraitsOf(XLA_FFI_Handler* handler) {
 TEST(CudaHandlerTraitsTest, EveryHandlerMayBeRecordedIntoACommandBuffer) {
   // XLA's own code stands for bk_squared_norms, bk_noisy_update and bk_after on
   // a GPU, several bk_gaussian for bk_gaussians and bk_banded_gaussian.
-  EXPECT_EQ(CudaTargets().size() + 5, CpuTargets().size());
+  // The CPU's calls of one layer stand for those of several.
+  const std::set<std::string_view> on_gpus_alone = {"bk_clipped_gemms",
+                                                    "bk_ghost_norms"};
+  EXPECT_EQ(CudaTargets().size() + 5,
+            CpuTargets().size() + on_gpus_alone.size());
   for (const auto& [name, target] : CudaTargets()) {
-    EXPECT_EQ(CpuTargets().count(name), 1) << name;
+    EXPECT_EQ(CpuTargets().count(name) + on_gpus_alone.count(name), 1) << name;
     EXPECT_EQ(TraitsOf(target.handler),
               XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE)
         << name;

@@ -151,8 +151,8 @@ TEST_F(DenseNormTest, NothingToRecomputeCostsNothing) {
     DeviceBuffer<float> norm(1, "norm"), upper(1, "upper");
     const int64_t before = *device::Accesses();
     EXPECT_TRUE(Succeeded(DirectNormWhere(
-        shape, a.data(), g.data(), {list.data()}, spreads.data(),
-        squares.data(), norm.data(), upper.data(), nullptr)));
+        shape, LayerPairs<float>(1, a.data(), g.data()), {list.data()},
+        spreads.data(), squares.data(), norm.data(), upper.data(), nullptr)));
     accesses.push_back(*device::Accesses() - before);
   }
   EXPECT_EQ(accesses[0], accesses[1]);
