@@ -75,7 +75,7 @@ def test_layers_that_differ_are_refused(fun):
         ValueError, match=r"same shapes and dtypes; got .*\[3, 2, 4, 5\].*\[3, 2, 4, 7\]"
     ):
         fun([one, other])
-    with pytest.raises(ValueError, match="got none. Call it once for each kind of layer"):
+    with pytest.raises(ValueError, match="got none"):
         fun([])
     with pytest.raises(ValueError, match=r"expects operands \[B, N, T, M\].* equal B, N and T"):
         fun([(one[0], one[1][:, :1])] * 2)

@@ -11,9 +11,9 @@ from typing import Any
 
 import jax
 import pytest
-from support.structure import fresh_jit
 
 from bk_jax import _native
+from support.structure import fresh_jit
 
 WORKSPACE = 96
 WITHOUT_WORKSPACE = ("bk_chacha_bits", "bk_clip_factor", "bk_gaussian", "bk_weighted_sum")

@@ -67,7 +67,7 @@ def check(params=None, given=None, **options):
 # --- the same results ---
 
 
-ef test_norms_of_float32_are_exact():
+def test_norms_of_float32_are_exact():
     """With rows of padding, an example that is not finite, and two clip groups."""
     given, is_padding = batch().copy(), np.arange(B) == 2
     given[2], given[4] = np.nan, np.inf
@@ -166,7 +166,9 @@ def plan_of(rates, groups=None, params=None):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bk_jax.grad_fn.make_plan", spy)
-        grad_fn(l2_clip_norm=groups or 1.0).explain(params or stack(jnp.bfloat16), batch(jnp.bfloat16))
+        grad_fn(l2_clip_norm=groups or 1.0).explain(
+            params or stack(jnp.bfloat16), batch(jnp.bfloat16)
+        )
     return plans[0]
 
 
@@ -216,7 +218,9 @@ def test_sharing_must_pay_for_its_copy(tokens, shared):
     given = jax.ShapeDtypeStruct((2, tokens, 768), jnp.bfloat16)
     plans = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bk_jax.grad_fn.make_plan", lambda *a: plans.append(make_plan(*a)) or plans[-1])
+        patch.setattr(
+            "bk_jax.grad_fn.make_plan", lambda *a: plans.append(make_plan(*a)) or plans[-1]
+        )
         options = {"routes": dict.fromkeys("qkv", "ghost"), "device": "A100"}
         grad = bk_jax.clipped_value_and_grad(attention, **options)
         grad.explain(dict.fromkeys("qkv", weight), given)
