@@ -19,6 +19,32 @@ from jax.interpreters import batching, mlir
 from bk_jax._compat import Primitive, struct_like
 
 
+class Padded(NamedTuple):
+    """The call as a GPU takes it: with zeros at the ends of rows, so that all of them are aligned.
+
+    Attributes:
+      widths: operands with another last axis there, and its length.
+      results: shapes and dtypes there; the call's own results are their first elements.
+    """
+
+    widths: tuple[tuple[int, int], ...]
+    results: tuple[jax.ShapeDtypeStruct, ...]
+
+    def of(self, operands: Sequence[jax.Array]) -> list[jax.Array]:
+        """The operands with zeros: equal expressions for equal operands, which XLA computes once."""
+        widths = dict(self.widths)
+        return [_widened(x, widths[i]) if i in widths else x for i, x in enumerate(operands)]
+
+
+def _widened(x: jax.Array, width: int) -> jax.Array:
+    ends = [(0, 0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1], 0)]
+    return jax.lax.pad(x, np.zeros((), x.dtype), ends)
+
+
+def _beginning(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return x if x.shape == shape else jax.lax.slice(x, [0] * x.ndim, shape)
+
+
 class Form(NamedTuple):
     """All of a custom call but its operands.
 
@@ -30,6 +56,7 @@ class Form(NamedTuple):
       platforms: where it is registered, and the bytes of workspace that it needs there.
       twin: the same in plain JAX.
       attributes: numbers and strings that both take by name.
+      padded: the same call on GPUs, if it is another one there.
     """
 
     target: str
@@ -39,6 +66,11 @@ class Form(NamedTuple):
     platforms: tuple[tuple[str, int], ...]
     twin: Callable[..., Any]
     attributes: tuple[tuple[str, Any], ...]
+    padded: Padded | None = None
+
+    def on(self, platform: str) -> Padded | None:
+        """What is different on a platform."""
+        return self.padded if platform == "cuda" else None
 
 
 def custom_call(form: Form, operands: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
@@ -52,19 +84,24 @@ _call_p.multiple_results = True
 
 def _results(*types: Any, form: Form) -> Sequence[Any]:
     # Attributes do not matter here, and calls for different parameters differ in nothing else.
-    plain = form._replace(attributes=(), platforms=())
+    plain = form._replace(attributes=(), platforms=(), padded=None)
     return _result_types(plain, types, jax.sharding.get_abstract_mesh())
 
 
 @functools.lru_cache(maxsize=4096)
 def _result_types(form: Form, types: tuple[Any, ...], mesh: Any) -> Sequence[Any]:
     del mesh  # types depend on it
-    return tuple(jax.make_jaxpr(functools.partial(_native, form, 0))(*types).out_avals)
+    return tuple(jax.make_jaxpr(functools.partial(_native, form, "", 0))(*types).out_avals)
 
 
-def _native(form: Form, workspace: int, *operands: jax.Array) -> tuple[jax.Array, ...]:
+def _native(
+    form: Form, platform: str, workspace: int, *operands: jax.Array
+) -> tuple[jax.Array, ...]:
     """The custom call; with `workspace` bytes as a last result that nobody sees."""
-    results = [struct_like(result, operands[0]) for result in form.results]
+    padded = form.on(platform)
+    given = padded.of(operands) if padded else operands
+    made = padded.results if padded else form.results
+    results = [struct_like(result, operands[0]) for result in made]
     if workspace > 0:
         results.append(struct_like(jax.ShapeDtypeStruct((workspace,), np.uint8), operands[0]))
     run = jax.ffi.ffi_call(
@@ -73,7 +110,8 @@ def _native(form: Form, workspace: int, *operands: jax.Array) -> tuple[jax.Array
         vmap_method="sequential",
         input_output_aliases=dict(form.aliases),
     )
-    return tuple(run(*operands, **_attributes(form))[: len(form.results)])
+    found = run(*given, **_attributes(form))[: len(made)]
+    return tuple(_beginning(x, one.shape) for x, one in zip(found, form.results, strict=True))
 
 
 def _attributes(form: Form) -> dict[str, Any]:
@@ -91,7 +129,9 @@ def _portable(form: Form, *operands: jax.Array) -> tuple[jax.Array, ...]:
 @functools.cache
 def _conditional(form: Form) -> Callable[..., tuple[jax.Array, ...]]:
     """The choice as a conditional; the same objects for the same call, so that JAX traces them once."""
-    branches = {name: functools.partial(_native, form, bytes_) for name, bytes_ in form.platforms}
+    branches = {
+        name: functools.partial(_native, form, name, nbytes) for name, nbytes in form.platforms
+    }
     branches["default"] = functools.partial(_portable, form)
     return lambda *operands: jax.lax.platform_dependent(*operands, **branches)
 
@@ -109,8 +149,8 @@ def _lower(context: Any, *operands: Any, form: Form, platform: str) -> Any:
     registered = dict(form.platforms)
     if platform not in registered:
         function = functools.partial(_portable, form)
-    elif registered[platform]:
-        function = functools.partial(_native, form, registered[platform])
+    elif registered[platform] or form.on(platform):
+        function = functools.partial(_native, form, platform, registered[platform])
     else:
         rule = jax.ffi.ffi_lowering(form.target, operand_output_aliases=dict(form.aliases))
         return rule(context, *operands, **_attributes(form))

@@ -64,6 +64,7 @@ def _cuda_text(library: _native.Library) -> str:
     if library.module is None:
         return f"pure JAX: {library.problem}"
     calls = (
-        f"{len(library.targets)} of {len(_native.TARGETS)} custom calls are native; {library.note}"
+        f"{len(library.targets)} of {len({*_native.TARGETS, *_native.ON_GPUS_ALONE})} custom calls "
+        f"are native; {library.note}"
     )
     return f"{calls}; no device: {library.problem}" if library.problem else calls

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bk_jax import _cuda_module
-from bk_jax._custom_call import Form, custom_call
+from bk_jax._custom_call import Form, Padded, custom_call
 from bk_jax.sharding.varying import vary_together
 
 TARGETS = (
@@ -46,6 +46,11 @@ TARGETS = (
     "bk_chacha_bits",
     "bk_noisy_update",
     "bk_after",
+)
+# Many layers in one launch: on a CPU there is nothing to gain.
+ON_GPUS_ALONE = (
+    "bk_ghost_norms",
+    "bk_clipped_gemms",
 )
 # XLA's own code does this on a GPU.
 ON_CPUS_ALONE = (
@@ -163,6 +168,7 @@ def call(
     *operands: jax.Array,
     aliases: Mapping[int, int] | None = None,
     shapes: Mapping[int, tuple[int, ...]] | None = None,
+    padded: Padded | None = None,
     **attributes: Any,
 ) -> tuple[jax.Array, ...]:
     """Runs a custom call where it is registered and its pure-JAX twin everywhere else.
@@ -171,6 +177,7 @@ def call(
     `aliases` names operands whose buffer a result takes over; XLA copies one that is still needed.
     `shapes` are the shapes in which the custom call takes operands, if not in their own: those in which
     XLA's dots and convolutions read them, because XLA may compute an array again for another shape.
+    `padded` is what the call is on a GPU, if it is another one there.
     """
     operands = tuple(vary_together(operands))
     platforms = registered(target)
@@ -188,14 +195,16 @@ def call(
         attributes=tuple(attributes.items()),
     )
     if "cuda" in platforms:
-        sized = dict(form.platforms) | {"cuda": _workspace_bytes(form, given)}
-        form = form._replace(platforms=tuple(sized.items()))
+        sized = dict(form.platforms) | {"cuda": _workspace_bytes(form, given, padded)}
+        form = form._replace(platforms=tuple(sized.items()), padded=padded)
     return custom_call(form, given)
 
 
-def _workspace_bytes(form: Form, operands: Sequence[jax.Array]) -> int:
+def _workspace_bytes(form: Form, operands: Sequence[jax.Array], padded: Padded | None) -> int:
     """Bytes that the call has on a GPU as an additional result; 0: it has none."""
     module = cuda_library().module
     assert module is not None
-    given, made = ([(x.dtype.name, x.shape) for x in arrays] for arrays in (operands, form.results))
+    taken: Sequence[Any] = jax.eval_shape(padded.of, operands) if padded else operands
+    results = padded.results if padded else form.results
+    given, made = ([(x.dtype.name, x.shape) for x in arrays] for arrays in (taken, results))
     return int(module.workspace_bytes(form.target, given, made, dict(form.attributes)))

@@ -29,6 +29,7 @@ from bk_jax.sharding import partition
 from bk_jax.summing.blocks import tied
 from bk_jax.summing.blocks.dense import Dense, Operands
 from bk_jax.summing.norms import Measured, norms_by_group
+from devices.equal import equal_layers
 from devices.networks import MODELS, Model
 
 LAYOUTS = {  # layout: sizes of the axes data and model
@@ -138,6 +139,7 @@ def others() -> dict[str, Any]:
         "explicit": explicit(),
         "mapped": mapped(),
         "vmapped": vmapped(),
+        "equal": equal_layers(make_mesh),
         "pages": {"devices.md": run_python(ROOT / "docs" / "devices.md")},
     }
 

@@ -300,6 +300,26 @@ def test_the_pages_table_of_accelerators_follows_its_model():
         assert float(share) == pytest.approx(more / sent, rel=0.05)
 
 
+TOGETHER = {  # layers of each call for norms and for sums; jit traces the whole before the parts
+    "jit, data": ([4, 4, 4, 4], []),
+    "jit, half of the layers in parts": ([4, 4, 2, 2, 2, 2], []),
+    "map, data": ([4, 4], [4, 4]),
+    "map, layers in parts": ([4, 4], [4, 4]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("way", TOGETHER)
+def test_layers_of_one_shape_come_together_where_they_are_cut_alike(found, way, dtype):
+    """As planned for a GPU. One by one: sums that XLA divides among devices, and those of float32."""
+    result = found["others"]["equal"][f"{way}, {dtype}"]
+    rounding = {"float32": eps(np.float32), "bfloat16": 2.0**-7}[dtype]
+    assert result["error"] <= 16 * rounding * result["largest"]
+    norms, sums = TOGETHER[way]
+    assert result["ghost_norms"] == norms
+    assert result["clipped_gemms"] == (sums if dtype == "bfloat16" else [])
+
+
 def test_a_users_own_vmap(found):
     one, two, *both = found["others"]["vmapped"]
     np.testing.assert_allclose(both, [one, two], rtol=1e-6)

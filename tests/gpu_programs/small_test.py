@@ -46,7 +46,7 @@ def test_memory_is_that_of_the_plain_step(case):
 
 def test_all_calls_are_inside_command_buffers():
     thunks, calls = cases.thunks(GPT2)
-    assert calls > 20
+    assert calls > 15  # layers of one shape share theirs
     assert gates.outside_command_buffers(thunks, calls) == []
 
 

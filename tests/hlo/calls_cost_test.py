@@ -143,6 +143,15 @@ def made_call(target, results, config=""):
     return Instruction("c", "custom-call", shape, target=target, config=config)
 
 
+def test_calls_for_many_layers_cost_as_much_as_a_call_for_each():
+    """Two examples, three tokens, 4 to 5 features, seven layers."""
+    pairs = [Shape("bf16", (6, 4)), Shape("bf16", (6, 5))] * 7
+    norms = made_call("bk_ghost_norms", [(2,), (2,)])
+    assert call_flops(norms, pairs) == 7 * 2 * 3 * 4 * (4 + 5)
+    sums = made_call("bk_clipped_gemms", [(4, 5)] * 7)
+    assert call_flops(sums, [Shape("f32", (2,)), *pairs]) == 7 * 2 * 6 * 4 * 5
+
+
 WINDOW = "{dilation = dense<1> : tensor<3xi64>, stride = dense<1> : tensor<3xi64>, %s}"
 
 
@@ -170,4 +179,6 @@ def test_operands_that_are_not_expected_cost_nothing():
     assert call_flops(made_call("bk_tied_cross", [(2,), (2,)]), []) == 0
     assert call_flops(made_call("bk_conv_norm", [(2,), (2,)]), [g, g, g]) == 0
     assert call_flops(made_call("bk_ghost_norm", [(0,), (0,)]), [g, g]) == 0
+    assert call_flops(made_call("bk_ghost_norms", [(2,), (2,)]), []) == 0
+    assert call_flops(made_call("bk_clipped_gemms", [(2,)]), [g]) == 0
     assert call_flops(made_call("bk_new", [(2,)]), [g]) == 0

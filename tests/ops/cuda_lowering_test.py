@@ -63,7 +63,8 @@ def check_form(line):
 
 def test_the_module_loads_without_a_driver_and_says_what_is_missing(cuda):
     assert cuda.module is not None
-    assert set(cuda.targets) == set(_native.TARGETS) - set(_native.ON_CPUS_ALONE)
+    shared = set(_native.TARGETS) - set(_native.ON_CPUS_ALONE)
+    assert set(cuda.targets) == shared | set(_native.ON_GPUS_ALONE)
     assert not cuda.problem or "no device" in report()
 
 
@@ -101,6 +102,29 @@ def test_clipped_gemm_adds_in_place():
     (line,) = calls(text, "bk_clipped_gemm_add")
     assert "output_operand_alias<output_tuple_indices = [0], operand_index = 3" in line
     assert "-> (tensor<4x5xf32>, tensor<1xui8>)" in line
+
+
+def test_layers_of_one_shape_are_one_call():
+    """The workspace is larger than that of one layer; there is one for all."""
+    a, g = jnp.ones((2, 1, 100, 8), jnp.bfloat16), jnp.ones((2, 1, 100, 16), jnp.bfloat16)
+    layers = [(a, g), (2 * a, g), (a, 2 * g)]
+    (line,) = calls(lowered(ops.ghost_norms, layers), "bk_ghost_norms")
+    check_form(line)
+    operands = ", ".join(["tensor<200x8xbf16>, tensor<200x16xbf16>"] * 3)
+    assert f"({operands}) -> (tensor<2xf32>, tensor<2xf32>, tensor<" in line
+    (one,) = calls(lowered(ops.ghost_norm, a, g), "bk_ghost_norm")
+    assert workspace(line) > workspace(one)
+    (line,) = calls(lowered(ops.clipped_gemms, jnp.ones(2), layers), "bk_clipped_gemms")
+    check_form(line)
+    assert f"(tensor<2xf32>, {operands}) -> (tensor<8x16xf32>, tensor<8x16xf32>" in line
+
+
+def test_odd_rows_are_padded():
+    a, g = jnp.ones((2, 1, 30, 8), jnp.bfloat16), jnp.ones((2, 1, 30, 1025), jnp.bfloat16)
+    text = lowered(lambda a, g: (ops.ghost_norm(a, g), ops.clipped_gemm(a, jnp.ones(2), g)), a, g)
+    (norm,), (total,) = (calls(text, f"bk_{name}") for name in ("ghost_norm", "clipped_gemm"))
+    assert "(tensor<60x8xbf16>, tensor<60x1032xbf16>)" in norm
+    assert "-> (tensor<8x1032xf32>, tensor<" in total
 
 
 def test_large_products_have_a_workspace_for_the_library():

@@ -45,6 +45,11 @@ def _ghost_norm(call: Instruction, operands: Shapes) -> int:
     return examples * n * t * (t + 1) * (d + p)
 
 
+def _ghost_norms(call: Instruction, operands: Shapes) -> int:
+    """Of pairs of operands, all alike."""
+    return len(operands) // 2 * _ghost_norm(call, operands)
+
+
 def _gradient(call: Instruction, operands: Shapes) -> int:
     """The gradient of every example, and its square."""
     examples = call.shape.arrays[-1].dims[0]
@@ -55,6 +60,12 @@ def _gradient(call: Instruction, operands: Shapes) -> int:
 def _clipped_gemm(call: Instruction, operands: Shapes) -> int:
     n, t, d, p = _sizes(operands[0], operands[2], operands[1].dims[0])
     return 2 * operands[1].dims[0] * n * t * d * p
+
+
+def _clipped_gemms(call: Instruction, operands: Shapes) -> int:
+    """Factors first, then pairs of operands, all alike."""
+    factor, lhs, rhs = operands[:3]
+    return len(operands) // 2 * _clipped_gemm(call, [lhs, factor, rhs])
 
 
 class _Conv(NamedTuple):
@@ -132,10 +143,12 @@ def _numbers(call: Instruction, name: str) -> list[int]:
 
 _MODELS: dict[str, Callable[[Instruction, Shapes], int]] = {
     "bk_ghost_norm": _ghost_norm,
+    "bk_ghost_norms": _ghost_norms,
     "bk_direct_norm": _gradient,
     "bk_per_sample_grad": _gradient,
     "bk_clipped_gemm": _clipped_gemm,
     "bk_clipped_gemm_add": _clipped_gemm,
+    "bk_clipped_gemms": _clipped_gemms,
     "bk_conv_norm": _conv_norm,
     "bk_conv_grad": _conv_grad,
     "bk_conv_sum": _conv_sum,

@@ -30,6 +30,8 @@ SUMS = {
     ("lookup", "sparse"): ("bk_clipped_scatter",),
     ("tied", "ghost"): ("bk_clipped_gemm", "bk_clipped_gemm_add"),
 }
+# Calls for many layers count as one for each of them.
+FOR_EACH = {"bk_ghost_norms": "bk_ghost_norm", "bk_clipped_gemms": "bk_clipped_gemm"}
 
 
 def per_sample_gradients(context: Context) -> Iterator[Finding]:
@@ -183,7 +185,11 @@ def missing_calls(context: Context) -> Iterator[Finding]:
             twins = any(layers_of(context.module, instruction) for instruction in context.module)
             yield _missing((), _NO_CALL + (_TWINS if twins else _NOTHING))
         return
-    found = {(layer, call.target) for call in find_calls(context.module) for layer in call.layers}
+    found = {
+        (layer, FOR_EACH.get(call.target, call.target))
+        for call in find_calls(context.module)
+        for layer in call.layers
+    }
     for row in context.rows:
         path, route = row["path"], (row["kind"], row["route"])
         for step, targets in (("norm", NORMS.get(route)), ("sum", SUMS.get(route))):

@@ -10,6 +10,7 @@ from bk_jax.ops.banded_gaussian import banded_gaussian
 from bk_jax.ops.chacha import chacha_bits
 from bk_jax.ops.clip_factor import clip_factor
 from bk_jax.ops.clipped_gemm import clipped_gemm
+from bk_jax.ops.clipped_gemms import clipped_gemms
 from bk_jax.ops.clipped_scatter import clipped_scatter
 from bk_jax.ops.conv_grad import conv_grad
 from bk_jax.ops.conv_norm import conv_norm
@@ -21,6 +22,7 @@ from bk_jax.ops.embedding_norm import embedding_norm
 from bk_jax.ops.gaussian import gaussian
 from bk_jax.ops.gaussians import gaussians
 from bk_jax.ops.ghost_norm import ghost_norm
+from bk_jax.ops.ghost_norms import ghost_norms
 from bk_jax.ops.noisy_update import noisy_update
 from bk_jax.ops.per_sample_grad import per_sample_grad
 from bk_jax.ops.sum_of_squares import sum_of_squares
@@ -34,6 +36,7 @@ __all__ = [
     "chacha_bits",
     "clip_factor",
     "clipped_gemm",
+    "clipped_gemms",
     "clipped_scatter",
     "conv_grad",
     "conv_norm",
@@ -47,6 +50,7 @@ __all__ = [
     "gaussian",
     "gaussians",
     "ghost_norm",
+    "ghost_norms",
     "noisy_update",
     "per_sample_grad",
     "sum_of_squares",

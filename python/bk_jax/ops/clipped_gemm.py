@@ -46,18 +46,21 @@ def clipped_gemm(
     # scatter), a reshape of it would be a copy.
     one = shape[0] == 1
     out = jax.ShapeDtypeStruct(shape[1:] if one else shape, out_dtype)
-    shapes = _border.rows({0: lhs, 2: rhs})
     operands = (lhs.astype(dtype), factor.astype(out_dtype), rhs.astype(dtype))
+    both = {0: operands[0], 2: operands[2]}
+    shapes = _border.rows(both)
     precision = tf32(dtype, unless_named=False)
     if initial is None:
         (result,) = _native.call(
-            "bk_clipped_gemm", clipped_gemm_twin, [out], *operands, shapes=shapes, **precision
-        )
+            "bk_clipped_gemm", clipped_gemm_twin, [out], *operands,
+            shapes=shapes, padded=_border.padded(both, [out]), **precision,
+        )  # fmt: skip
         return result.reshape(shape)
     if initial.shape != shape:
         raise ValueError(f"clipped_gemm expects initial {shape}, got {initial.shape}.")
     start = initial.astype(out_dtype).reshape(out.shape)
     (result,) = _native.call(
+        # Not padded: the sum would be copied, and again.
         "bk_clipped_gemm_add", clipped_gemm_add_twin, [out], *operands, start,
         aliases={3: 0}, shapes=shapes, **precision,
     )  # fmt: skip

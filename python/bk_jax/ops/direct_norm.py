@@ -27,8 +27,11 @@ def direct_norm(lhs: jax.Array, rhs: jax.Array) -> SquaredNorms:
     if lhs.shape[2] == 1:  # the norm of one outer product is a product of norms
         return ghost_norm(lhs, rhs)
     norm = jax.ShapeDtypeStruct(lhs.shape[:1], accumulation_dtype(lhs.dtype))
-    shapes = _border.rows({0: lhs, 1: rhs})
-    norms = _native.call("bk_direct_norm", direct_norm_twin, [norm, norm], lhs, rhs, shapes=shapes)
+    both = {0: lhs, 1: rhs}
+    norms = _native.call(
+        "bk_direct_norm", direct_norm_twin, [norm, norm], lhs, rhs,
+        shapes=_border.rows(both), padded=_border.padded(both, [norm, norm]),
+    )  # fmt: skip
     return SquaredNorms(*norms)
 
 

@@ -44,8 +44,11 @@ def ghost_norm(a: jax.Array, g: jax.Array) -> SquaredNorms:
     dtype = common_dtype(a.dtype, g.dtype)
     a, g = a.astype(dtype), g.astype(dtype)
     out = jax.ShapeDtypeStruct((a.shape[0],), accumulation_dtype(dtype))
-    shapes = _border.rows({0: a, 1: g})
-    norms = _native.call("bk_ghost_norm", ghost_norm_twin, [out, out], a, g, shapes=shapes)
+    both = {0: a, 1: g}
+    norms = _native.call(
+        "bk_ghost_norm", ghost_norm_twin, [out, out], a, g,
+        shapes=_border.rows(both), padded=_border.padded(both, [out, out]),
+    )  # fmt: skip
     return SquaredNorms(*norms)
 
 

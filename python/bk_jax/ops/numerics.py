@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -47,6 +48,18 @@ def inflate(value: jax.Array, operations: int) -> jax.Array:
     dtype = value.dtype
     factor = 1.0 + 2.0 * (operations + 2) * unit_roundoff(dtype)
     return value * jnp.asarray(factor, dtype)
+
+
+def sum_of_norms(norms: Sequence[SquaredNorms]) -> SquaredNorms:
+    """A sum of squared norms; the bound covers its roundings."""
+    if len(norms) == 1:
+        return norms[0]
+    dtype = accumulation_dtype(*(n.upper.dtype for n in norms))
+    estimate, upper = (
+        sum((part.astype(dtype) for part in parts[1:]), parts[0].astype(dtype))
+        for parts in zip(*norms, strict=True)
+    )
+    return SquaredNorms(estimate, inflate(upper, len(norms)))
 
 
 def row_lengths(rows: jax.Array, dtype: Any) -> jax.Array:

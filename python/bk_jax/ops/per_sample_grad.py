@@ -34,9 +34,11 @@ def per_sample_grad(lhs: jax.Array, rhs: jax.Array) -> PerSampleGrads:
     dtype = accumulation_dtype(lhs.dtype)
     grad = jax.ShapeDtypeStruct((*lhs.shape[:2], lhs.shape[3], rhs.shape[3]), dtype)
     norm = jax.ShapeDtypeStruct(lhs.shape[:1], dtype)
+    both, results = {0: lhs, 1: rhs}, [grad, norm, norm]
     gradients, *norms = _native.call(
-        "bk_per_sample_grad", per_sample_grad_twin, [grad, norm, norm], lhs, rhs,
-        shapes=_border.rows({0: lhs, 1: rhs}), **tf32(lhs.dtype, unless_named=True),
+        "bk_per_sample_grad", per_sample_grad_twin, results, lhs, rhs,
+        shapes=_border.rows(both), padded=_border.padded(both, results),
+        **tf32(lhs.dtype, unless_named=True),
     )  # fmt: skip
     return PerSampleGrads(gradients, SquaredNorms(*norms))
 

@@ -46,7 +46,11 @@ def tied_cross(left: jax.Array, right: jax.Array, ids: jax.Array, g: jax.Array) 
     out = jax.ShapeDtypeStruct((batch,), accumulation_dtype(dtype))
     operands = (left.astype(dtype), right.astype(dtype), ids, g.astype(dtype))
     shapes = {0: _border.matrix(left), 1: _border.matrix(right)}
-    norms = _native.call("bk_tied_cross", tied_cross_twin, [out, out], *operands, shapes=shapes)
+    # Rows are longer where the norm's and the sum's are, or both arrays would be kept for all three.
+    longer = _border.padded({0: operands[0]}, [out, out])
+    norms = _native.call(
+        "bk_tied_cross", tied_cross_twin, [out, out], *operands, shapes=shapes, padded=longer
+    )
     return SignedBound(*norms)
 
 

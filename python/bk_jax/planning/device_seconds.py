@@ -11,6 +11,8 @@ do not, take a load for each element, in every tile that reads it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bk_jax.planning.cost import LayerCost
 from bk_jax.planning.devices import Device
 
@@ -63,6 +65,25 @@ def _gram(cost: LayerCost, batch_size: int, device: Device, shares_gram: bool) -
     loads = each * single / device.tile  # both sides of a tile are rows of one operand
     flops = each * sum(widths)
     return _product(cost, flops, batch_size, _rate(cost, device), device, loads)
+
+
+def sharing_pays(costs: Sequence[LayerCost], device: Device) -> bool:
+    """Whether one Gram matrix for layers that read the same activations saves more than it costs.
+
+    It costs a copy of their gradients next to each other.
+
+    >>> from bk_jax.planning.devices import find_device
+    >>> layers = [[LayerCost(1, t, 768, 768, kept_itemsize=2)] * 3 for t in (512, 2048)]
+    >>> [sharing_pays(costs, find_device("A100")) for costs in layers]
+    [False, True]
+    """
+    batch_size = 64  # large enough that starting kernels does not matter
+    saved = sum(
+        _gram(cost, batch_size, device, False) - _gram(cost, batch_size, device, True)
+        for cost in costs[1:]
+    )
+    nbytes = sum(cost.n * cost.t * cost.p * cost.kept_itemsize for cost in costs)
+    return saved > _moved(2 * batch_size * nbytes, device)
 
 
 def gram_flops(tokens: int, tile: int) -> int:

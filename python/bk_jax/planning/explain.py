@@ -12,6 +12,7 @@ import numpy as np
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.palette import INK, ROUTES
 from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.equal import calls_text
 from bk_jax.planning.explain_table import WIDE, Cells, narrow_table, wide_table
 from bk_jax.planning.flops import count_flops
 from bk_jax.planning.plan import Block, Plan
@@ -66,6 +67,7 @@ class Explanation:
     plain_seconds: float = math.nan
     private_seconds: float = math.nan
     rates: str = ""
+    together: str = ""  # layers that have their calls in common, on a GPU
 
     @property
     def flops_ratio(self) -> float:
@@ -113,7 +115,8 @@ class Explanation:
         )
         moved = f"batched by JAX's own rules, the rest in place: {', '.join(self.fallbacks)}"
         warnings = (f"warning: {text}" for text in self.warnings)
-        return [total, seconds, *([moved] if self.fallbacks else []), *warnings]
+        shared = [self.together] if self.together else []
+        return [total, seconds, *shared, *([moved] if self.fallbacks else []), *warnings]
 
     def html(self) -> str:
         """The table with bars and colours as a page in one file; write it anywhere and open it."""
@@ -214,6 +217,7 @@ def make_explanation(
         prediction.plain,
         prediction.private,
         rates.describe(),
+        calls_text(plan),
     )
 
 

@@ -50,7 +50,8 @@ class Method:
     second_backward: bool = False
     tap_everything: bool = False
     loop: bool = False
-    share_activations: bool = False  # one ghost norm for layers that read the same array
+    # One ghost norm for layers that read the same array; on GPUs one call for layers of one shape.
+    share_activations: bool = False
 
 
 def _always(route: str) -> Chooser:

@@ -22,6 +22,8 @@ import numpy as np
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.planning.cost import LayerCost, pixel_gram_d
 from bk_jax.planning.default_rates import AVX512
+from bk_jax.planning.devices import Device
+from bk_jax.planning.equal import Numbers, alike, equal_norms, equal_sums, where_sharing_pays
 from bk_jax.planning.fastest import Choice
 from bk_jax.planning.methods import Method
 from bk_jax.planning.rates import Rates
@@ -59,7 +61,10 @@ class Plan:
     blocks: tuple[Block, ...]
     tapped: Mapping[int, str]
     unused: tuple[int, ...]
-    norm_calls: tuple[tuple[int, ...], ...]  # numbers of blocks whose norms are taken together
+    norm_calls: Numbers  # numbers of blocks that share activations for their norms
+    # On GPUs one custom call makes the norms of several norm calls, or the sums of several blocks.
+    equal_norms: Numbers  # numbers of norm calls
+    equal_sums: Numbers  # numbers of blocks
 
     def sites(self) -> dict[Path, Site]:
         """All sites that are tapped, by path."""
@@ -86,8 +91,8 @@ def make_plan(
     candidates = _without(candidates, tapped)
     blocks = tuple(_make_block(sites, method, forced, rates) for sites in candidates)
     unused = tuple(i for i in range(len(leaves)) if i not in used)
-    calls = _norm_calls(blocks, groups, method.share_activations)
-    plan = Plan(blocks, dict(sorted(tapped.items())), unused, calls)
+    calls = _calls(blocks, groups, method.share_activations, rates.device)
+    plan = Plan(blocks, dict(sorted(tapped.items())), unused, *calls)
     _check_complete(plan, leaves)
     forced.check(plan.tapped)
     return plan
@@ -236,16 +241,26 @@ def _make_block(sites: Sequence[Site], method: Method, forced: ForcedRoutes, rat
     return Block(tuple(sites), kind, choice.route, choice.why, cost)
 
 
-def _norm_calls(
-    blocks: Sequence[Block], groups: Sequence[int], share: bool
-) -> tuple[tuple[int, ...], ...]:
+def _calls(
+    blocks: Sequence[Block], groups: Sequence[int], share: bool, device: Device | None
+) -> tuple[Numbers, Numbers, Numbers]:
+    """What is computed together: norms by activations, norms by shape, and sums by shape."""
+    calls = _norm_calls(blocks, groups, share)
+    if not share or device is None:
+        return calls, alike([None] * len(calls)), alike([None] * len(blocks))
+    calls = where_sharing_pays(blocks, calls, device)
+    return calls, equal_norms(blocks, calls, groups), equal_sums(blocks, groups)
+
+
+def _norm_calls(blocks: Sequence[Block], groups: Sequence[int], share: bool) -> Numbers:
     """Every block once; those of a clip group that can share a Gram matrix come together."""
-    calls: dict[Any, list[int]] = {}
-    for number, block in enumerate(blocks):
-        key = _gram_key(block) if share else None
-        own = number if key is None else (groups[block.leaves[0]], key)
-        calls.setdefault(own, []).append(number)
-    return tuple(map(tuple, calls.values()))
+    grams = [_gram_key(block) if share else None for block in blocks]
+    return alike(
+        [
+            gram and (groups[block.leaves[0]], gram)
+            for gram, block in zip(grams, blocks, strict=True)
+        ]
+    )
 
 
 def _gram_key(block: Block) -> tuple[Any, ...] | None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bk_jax.planning.equal import calls_saved
 from bk_jax.planning.layer_seconds import (
     limited,
     plain_seconds,
@@ -79,11 +80,16 @@ def predict(
     common = pass_seconds(work, rates)
     sizes = [math.prod(leaf.shape) for leaf in leaves]
     later = {number for call in plan.norm_calls for number in call[1:]}  # share the first's Gram
+    saved = calls_saved(plan)
+    blocks = [
+        block_seconds(block, batch_size, rates, shares_gram=number in later)
+        for number, block in enumerate(plan.blocks)
+    ]
     return Prediction(
         common,
         tuple(
-            block_seconds(block, batch_size, rates, shares_gram=number in later)
-            for number, block in enumerate(plan.blocks)
+            Both(both.plain, both.private - saved[number] * rates.operation)
+            for number, both in enumerate(blocks)
         ),
         {leaf: tapped_seconds(sizes[leaf], batch_size, rates) for leaf in plan.tapped},
         tuple(size / rates.noise if has_noise else 0.0 for size in sizes),

@@ -21,6 +21,7 @@ from bk_jax.clip import Clipping
 from bk_jax.ops.after import after
 from bk_jax.ops.gaussians import TOGETHER
 from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype
+from bk_jax.planning.equal import alike
 from bk_jax.planning.plan import Plan
 from bk_jax.program.backward import Backward
 from bk_jax.program.replay import Book
@@ -29,7 +30,7 @@ from bk_jax.scaling import scaled_norms
 from bk_jax.sharding.manual import NOT_MANUAL, Manual
 from bk_jax.sharding.partition import is_cut
 from bk_jax.sharding.varying import vary
-from bk_jax.summing.blocks import Kept, Tapped, keep, together
+from bk_jax.summing.blocks import Kept, Tapped, in_sum_calls, keep, together
 from bk_jax.summing.norms import Measured, norms_by_group
 
 
@@ -177,15 +178,22 @@ def _clip(task: Task, first: _Pass, is_padding: jax.Array) -> tuple[jax.Array, j
 def _measured(task: Task, first: _Pass) -> list[Measured]:
     """All that has a norm: blocks, those that share activations together, and tapped leaves."""
     calls = [together([first.blocks[n] for n in numbers]) for numbers in task.plan.norm_calls]
-    return [
-        Measured(
-            kept,
-            task.clipping.parts_of_leaves[kept.leaves[0]],
-            _scope_name(task, "norm", kept.leaves),
-            task.manual.parts(task.arrays[kept.leaves[0]]),
-        )
-        for kept in [*calls, *first.tapped]
-    ]
+    out: dict[int, Measured] = {}
+    for call, numbers in enumerate(task.plan.equal_norms):
+        leaves = [leaf for n in numbers for leaf in calls[n].leaves]
+        shared = call if len(numbers) > 1 else None
+        out |= {n: _measured_as(task, calls[n], leaves, shared) for n in numbers}
+    tapped = [_measured_as(task, kept, kept.leaves) for kept in first.tapped]
+    return [*(out[n] for n in range(len(calls))), *tapped]
+
+
+def _measured_as(
+    task: Task, kept: Kept, leaves: Sequence[int], call: int | None = None
+) -> Measured:
+    """Under the name of these leaves: those of its call."""
+    own = kept.leaves[0]
+    part, axes = task.clipping.parts_of_leaves[own], task.manual.parts(task.arrays[own])
+    return Measured(kept, part, _scope_name(task, "norm", leaves), axes, call)
 
 
 def _factors(
@@ -208,7 +216,9 @@ def _add_sums(
     task: Task, given: _Pass, group: int, factor: jax.Array, sums: dict[int, jax.Array]
 ) -> None:
     """Adds the clipped sums of one group's parameters to `sums`."""
-    for kept in [*given.blocks, *given.tapped]:
+    apart = alike([None] * len(given.blocks))
+    calls = apart if is_cut() else task.plan.equal_sums
+    for kept in [*in_sum_calls(given.blocks, calls), *given.tapped]:
         if task.clipping.groups[kept.leaves[0]] != group:
             continue
         with _scope(task, "sum", kept.leaves):

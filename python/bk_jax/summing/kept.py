@@ -7,10 +7,13 @@ from typing import NamedTuple, Protocol
 
 import jax
 
+from bk_jax import _compat
 from bk_jax.ops.numerics import SquaredNorms
+from bk_jax.planning.equal import Numbers, alike
 from bk_jax.sharding.partition import Shards
 
 Sums = Mapping[int, jax.Array]  # of leaves, by number
+Pair = tuple[jax.Array, jax.Array]
 
 
 def added(start: Sums, parts: Sums) -> dict[int, jax.Array]:
@@ -57,3 +60,19 @@ class Kept(Protocol):
 
     def on_device(self, shards: Shards, arrays: Sequence[jax.Array]) -> Sequence[Kept]:
         """What a device keeps, from its parts of the arrays: one, or several with cuts of their own."""
+
+
+class Layer(Kept, Protocol):
+    """A dense layer, or several that share activations: its norm is the ghost norm of two arrays."""
+
+    @property
+    def pair(self) -> Pair:
+        """Activations and output gradients, `[B, N, T, k]`, in any order."""
+
+
+def equal_operands(pairs: Sequence[Pair]) -> Numbers:
+    """Numbers of pairs that one call can take: of the same shapes and dtypes.
+
+    Inside a `shard_map` they differ along the same axes, too, or all results of the call would.
+    """
+    return alike([tuple((x.shape, x.dtype, _compat.varying(x)) for x in pair) for pair in pairs])

@@ -3,20 +3,24 @@
 A device that holds a part of a weight's rows or columns knows that part of every squared norm. All such
 parts are added up on the device first, then over devices by one sum of B numbers (an estimate and an
 upper bound) for each set of axes of the mesh. Upper bounds stay upper bounds: each addition is paid for.
+
+Layers that the plan takes together have one call for their norms, those whose parts on a device are of
+one shape.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 
-from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, inflate
+from bk_jax import ops
+from bk_jax.ops.numerics import SquaredNorms, accumulation_dtype, inflate, sum_of_norms
 from bk_jax.sharding.partition import WHOLE, Axes, Rule, Shards, is_cut, partitioned
-from bk_jax.summing.kept import Kept
+from bk_jax.summing.kept import Kept, Layer, equal_operands
 
 
 class Measured(NamedTuple):
@@ -27,12 +31,14 @@ class Measured(NamedTuple):
       group: number of the clip group, or of a part of one.
       scope: a name for the program.
       axes: of a `shard_map` whose devices hold parts of the gradient.
+      call: those of one number may come in one call.
     """
 
     kept: Kept
     group: int
     scope: str = "bk.norm"
     axes: Axes = ()
+    call: int | None = None
 
 
 def norms_by_group(measured: Sequence[Measured], groups: int) -> list[list[SquaredNorms]]:
@@ -40,10 +46,29 @@ def norms_by_group(measured: Sequence[Measured], groups: int) -> list[list[Squar
     if is_cut() or any(one.axes for one in measured):
         return _over_devices(measured, groups)
     found: list[list[SquaredNorms]] = [[] for _ in range(groups)]
-    for one in measured:
-        with jax.named_scope(one.scope):
-            found[one.group].append(one.kept.squared_norms())
+    for first, norms in _computed(measured):
+        found[first.group].append(norms)
     return found
+
+
+def _computed(measured: Sequence[Measured]) -> Iterator[tuple[Measured, SquaredNorms]]:
+    """The first of each call with the norms of all in it, which have their group and axes in common."""
+    calls: dict[Any, list[Measured]] = {}
+    for number, one in enumerate(measured):
+        own = (number,) if one.call is None else (one.call, one.group, one.axes)
+        calls.setdefault(own, []).append(one)
+    for together in calls.values():
+        with jax.named_scope(together[0].scope):
+            found = _norms_of([one.kept for one in together])
+        yield from ((together[0], norms) for norms in found)
+
+
+def _norms_of(kept: Sequence[Kept]) -> list[SquaredNorms]:
+    """Norms that add up to those of all; several are layers, with a call for those that are alike."""
+    if len(kept) == 1:
+        return [kept[0].squared_norms()]
+    pairs = [cast(Layer, one).pair for one in kept]
+    return [ops.ghost_norms([pairs[n] for n in numbers]) for numbers in equal_operands(pairs)]
 
 
 def add_up(shards: Shards, norms: SquaredNorms, labels: Iterable[str]) -> SquaredNorms:
@@ -63,10 +88,13 @@ def _over_devices(measured: Sequence[Measured], groups: int) -> list[list[Square
     ends = [0, *itertools.accumulate(len(one.kept.arrays) for one in measured)]
 
     def compute(shards: Shards, *arrays: jax.Array) -> tuple[jax.Array, ...]:
-        parts: _Parts = {}
+        local: list[Measured] = []
         for number, one in enumerate(measured):
             own = arrays[ends[number] : ends[number + 1]]
-            _measure(one, _own_labels(shards, one.kept.cut.labels, number), own, parts)
+            local += _on_device(one, _own_labels(shards, one.kept.cut.labels, number), own)
+        parts: _Parts = {}
+        for first, norms in _computed(local):
+            parts.setdefault(first.axes, {}).setdefault(first.group, []).append(norms)
         totals = _totals(parts)
         return tuple(array for group in used for array in totals[group])
 
@@ -84,36 +112,24 @@ def _shell(kept: Kept) -> Kept:
     return shell
 
 
-def _measure(one: Measured, shards: Shards, arrays: Sequence[jax.Array], parts: _Parts) -> None:
-    """Adds the squared norms of a device's arrays to the parts."""
+def _on_device(one: Measured, shards: Shards, arrays: Sequence[jax.Array]) -> list[Measured]:
+    """What a device measures, and the axes over which its squared norms are to be added up."""
     with jax.named_scope(one.scope):
-        for mine in one.kept.on_device(shards, arrays):
-            axes = tuple(sorted({*shards.over(*mine.cut.parts), *one.axes}))
-            parts.setdefault(axes, {}).setdefault(one.group, []).append(mine.squared_norms())
+        kept = one.kept.on_device(shards, arrays)
+    axes = (tuple(sorted({*shards.over(*mine.cut.parts), *one.axes})) for mine in kept)
+    return [one._replace(kept=mine, axes=own) for mine, own in zip(kept, axes, strict=True)]
 
 
 def _totals(parts: _Parts) -> dict[int, SquaredNorms]:
     """The squared norms of each group: one sum over devices for each set of axes."""
     by_group: dict[int, list[SquaredNorms]] = {}
     for axes, groups in sorted(parts.items()):
-        local = [_add(norms) for norms in groups.values()]
+        local = [sum_of_norms(norms) for norms in groups.values()]
         with jax.named_scope("bk.norm"):
             whole = _psum(axes, local) if axes else local
         for group, total in zip(groups, whole, strict=True):
             by_group.setdefault(group, []).append(total)
-    return {group: _add(norms) for group, norms in by_group.items()}
-
-
-def _add(norms: Sequence[SquaredNorms]) -> SquaredNorms:
-    """A sum of squared norms; the bound covers its roundings."""
-    if len(norms) == 1:
-        return norms[0]
-    dtype = accumulation_dtype(*(n.upper.dtype for n in norms))
-    estimate, upper = (
-        sum((part.astype(dtype) for part in parts[1:]), parts[0].astype(dtype))
-        for parts in zip(*norms, strict=True)
-    )
-    return SquaredNorms(estimate, inflate(upper, len(norms)))
+    return {group: sum_of_norms(norms) for group, norms in by_group.items()}
 
 
 def _psum(axes: Axes, norms: Sequence[SquaredNorms]) -> list[SquaredNorms]:

@@ -12,6 +12,7 @@ from typing import Any
 from bk_jax.planning.plan import Block
 from bk_jax.program.sites import Path
 from bk_jax.summing.blocks import conv, dense, lookup, tied
+from bk_jax.summing.blocks.equal import in_sum_calls
 from bk_jax.summing.blocks.stored import Tapped
 from bk_jax.summing.blocks.together import together
 from bk_jax.summing.kept import Kept
@@ -24,4 +25,4 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     return _KEEP[block.kind](block, book, taps)
 
 
-__all__ = ["Kept", "Tapped", "keep", "together"]
+__all__ = ["Kept", "Tapped", "in_sum_calls", "keep", "together"]

@@ -15,7 +15,7 @@ from bk_jax.planning.plan import Block
 from bk_jax.program.sites import Path, Site
 from bk_jax.sharding.partition import Rule, Shards, is_cut, sharded
 from bk_jax.summing.blocks.stored import Stored, join_scans, merge, stack_lengths, to_leaves
-from bk_jax.summing.kept import Cut, Kept, Sums, added
+from bk_jax.summing.kept import Cut, Kept, Pair, Sums, added
 from bk_jax.summing.norms import add_up
 
 POSITIONS = frozenset({"t"})
@@ -91,10 +91,15 @@ class Dense:
         """The block's."""
         return self.block.leaves
 
+    @property
+    def pair(self) -> Pair:
+        """Both operands, of four axes each."""
+        return self.operands.merged
+
     def squared_norms(self) -> SquaredNorms:
         """From Gram matrices, or from the gradient without keeping it."""
         norm = ops.ghost_norm if self.block.route == "ghost" else ops.direct_norm
-        return norm(*self.operands.merged)
+        return norm(*self.pair)
 
     def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """One gemm over all examples; it adds to what there is, if a leaf is the gradient as it is."""

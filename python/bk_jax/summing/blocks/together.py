@@ -17,7 +17,7 @@ from bk_jax.ops.numerics import SquaredNorms
 from bk_jax.sharding.partition import Shards
 from bk_jax.summing.blocks.dense import POSITIONS, Dense, Labels, Operands, joined, numbered
 from bk_jax.summing.blocks.stored import merge
-from bk_jax.summing.kept import Cut, Kept, Sums
+from bk_jax.summing.kept import Cut, Kept, Pair, Sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +30,15 @@ class Together:
     gradients: tuple[jax.Array, ...]
     columns: tuple[Labels, ...]  # labels of the columns of each gradient
 
+    @property
+    def pair(self) -> Pair:
+        """The activations, and all gradients next to each other."""
+        gradients = [merge(gradient, self.lead) for gradient in self.gradients]
+        return merge(self.activation, self.lead), jnp.concatenate(gradients, axis=3)
+
     def squared_norms(self) -> SquaredNorms:
         """Of all layers together."""
-        gradients = [merge(gradient, self.lead) for gradient in self.gradients]
-        return ops.ghost_norm(merge(self.activation, self.lead), jnp.concatenate(gradients, axis=3))
+        return ops.ghost_norm(*self.pair)
 
     def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """Sums are made layer by layer."""
