@@ -51,7 +51,6 @@ TARGETS = (
 ON_CPUS_ALONE = (
     "bk_squared_norms",
     "bk_gaussians",
-    "bk_banded_gaussian",
     "bk_noisy_update",
     "bk_after",
 )
