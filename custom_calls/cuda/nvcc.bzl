@@ -2,6 +2,7 @@
 
 # Every kernel: its .cu and its .h with launchers have this stem.
 KERNELS = [
+    "banded_gaussian",
     "clip_factor",
     "clipped_gemm",
     "clipped_scatter",

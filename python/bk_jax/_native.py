@@ -56,7 +56,6 @@ ON_GPUS_ALONE = (
 ON_CPUS_ALONE = (
     "bk_squared_norms",
     "bk_gaussians",
-    "bk_banded_gaussian",
     "bk_noisy_update",
     "bk_after",
 )

@@ -220,7 +220,12 @@ for noise in (mechanisms.BandedInverse.square_root(3), mechanisms.BandedToeplitz
     for spec in (P(), P("x"), P(None, "x")):
         sums = jax.device_put(np.zeros((8, 300), np.float32), NamedSharding(mesh, spec))
         state = private.init(sums)
+        part = sums.sharding.shard_shape(sums.shape)
         for step in range(4):
+            assert len(state) == (noise.arrays_stored > 0)
+            for kept in state:  # each device has that of its part of the parameters
+                of_device = kept.sharding.shard_shape(kept.shape)
+                assert of_device == (noise.arrays_stored, *part), (step, kept.sharding)
             out, state = jax.jit(one)(sums, state, step)
         results.append(np.asarray(out))
     assert np.abs(results[0]).max() > 1

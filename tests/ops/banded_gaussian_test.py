@@ -45,7 +45,7 @@ def test_one_draw_is_that_of_gaussian():
 
 @pytest.mark.native
 def test_one_pass_has_the_bits_of_draw_by_draw(dtype):
-    """The twin makes each draw by a custom call, as on a GPU: the same sums in the same order."""
+    """The twin makes each draw by a custom call: the same sums in the same order."""
     wide = jnp.promote_types(dtype, jnp.float32)
     x = normals(1, (7, 301), dtype)
     start = np.asarray([2, 5], np.int32)

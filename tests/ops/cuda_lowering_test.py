@@ -16,7 +16,7 @@ from models.transformers import gpt2_plain
 from support.structure import fresh_jit
 
 import bk_jax
-from bk_jax import _native, ops
+from bk_jax import _native, mechanisms, ops
 from bk_jax._diagnose import report
 
 pytestmark = pytest.mark.skipif(
@@ -42,8 +42,15 @@ def calls(text, target):
     return re.findall(rf"stablehlo\.custom_call @{target}\(.*", text)
 
 
-WITHOUT_WORKSPACE = {"bk_chacha_bits", "bk_clip_factor", "bk_gaussian", "bk_weighted_sum"}
+WITHOUT_WORKSPACE = {
+    "bk_banded_gaussian",
+    "bk_chacha_bits",
+    "bk_clip_factor",
+    "bk_gaussian",
+    "bk_weighted_sum",
+}
 ALIASED = {
+    "bk_banded_gaussian": 0,
     "bk_clipped_gemm_add": 3,
     "bk_clipped_scatter": 3,
     "bk_gaussian": 0,
@@ -181,6 +188,26 @@ def test_clip_factor_has_its_attribute_and_no_workspace():
     (line,) = calls(lowered(fun, jnp.ones((3, 2))), "bk_clip_factor")
     assert 'clipping = "automatic"' in line
     assert line.rstrip().endswith("-> (tensor<2xf32>, tensor<2xf32>)")
+
+
+def test_a_banded_inverse_is_one_call_for_each_parameter(cuda):
+    """All draws in place: no loop over keys, and no array beside the one that gets the noise."""
+    noise = mechanisms.BandedInverse.square_root(bands=4)
+    grad_fn = bk_jax.dp_value_and_grad(lambda w, x: 0.0, noise_multiplier=1.0)
+    private = mechanisms.correlated(grad_fn, noise, mechanisms.SingleParticipation(9))
+
+    def release(sums, keys):
+        return private.release(sums, private.init(sums), keys=keys, step=3)[0]
+
+    keys = mechanisms.recent_keys(jax.random.key(0), 3, noise.keys_needed)
+    text = lowered(release, {"w": jnp.ones((5, 7)), "b": jnp.ones(7)}, keys)
+    lines = calls(text, "bk_banded_gaussian")
+    assert len(lines) == 2
+    for line in lines:
+        check_form(line)
+    assert "(tensor<5x7xf32>, tensor<4x8xui32>, tensor<4xf32>, tensor<2xi32>)" in text
+    assert "bk_gaussian" not in text
+    assert "stablehlo.while" not in text
 
 
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +17,13 @@ import numpy as np
 import optax
 import pytest
 from support.fits import DATA, KEY, OPTIMIZER, PARAMS, equal, fit, loss_fn
+from support.ledgers import recorded_steps
+from support.process import PACKAGE, TESTS
 
 import bk_jax
 from bk_jax import mechanisms, privacy, sampling
 from bk_jax.sampling.planned import Nobody
+from bk_jax.training.checkpoints import place_of_latest
 
 PLAN = privacy.CorrelatedPlan(
     noise=mechanisms.BandedInverse.square_root(3),
@@ -81,22 +89,32 @@ def flat_loss(params, batch):
     return 0.0 * jnp.sum(params["w"]) * jnp.sum(batch["x"])
 
 
-def noise_of_steps(folder, plan, steps):
-    """Of runs that see no gradient: what each of the first steps adds."""
-    sgd = {"plan": plan, "key": KEY, "optimizer": optax.sgd(1.0), "loss": flat_loss}
-    ends = [np.zeros(4, np.float32)]
-    for count in range(1, steps + 1):
+def without_gradients(plan):
+    """Options of a run whose parameters are the sum of its noise."""
+    return {"plan": plan, "key": KEY, "optimizer": optax.sgd(1.0), "loss": flat_loss}
+
+
+def noise_so_far(folder, plan, counts):
+    """Of a run that sees no gradient: what its first steps added, by how many they are."""
+    ends = []
+    for count in counts:
         cut = {"stop_at_epsilon": plan.epsilon(count)} if count < plan.steps else {}
-        ends.append(fit(folder, **sgd, **cut).params["w"])
-    return -np.diff(np.stack(ends), axis=0)
+        ends.append(fit(folder, **without_gradients(plan), **cut).params["w"])
+    return ends
+
+
+def without_the_lost_steps(folder, plan):
+    """Where a run ends that loses steps 4 and 5, and with them no part of the noise of 6 and 7."""
+    four, six, eight = noise_so_far(folder, plan, (4, 6, 8))
+    assert abs(six - four).min() > 1e-3, "what was lost can be told from nothing"
+    return four + (eight - six)
 
 
 @EVERY_NOISE
 def test_noise_after_a_crash_is_what_it_would_have_been(tmp_path, noise):
     """Steps 4 and 5 are lost with their checkpoints; their draws stay part of the noise of 6 and 7."""
     plan = with_noise(noise)
-    by_step = noise_of_steps(tmp_path / "whole", plan, plan.steps)
-    sgd = {"plan": plan, "key": KEY, "optimizer": optax.sgd(1.0), "loss": flat_loss}
+    sgd = without_gradients(plan)
     crashed = tmp_path / "crashed"
     fit(crashed, **sgd, stop_at_epsilon=plan.epsilon(4))
     kept = shutil.copytree(crashed / "checkpoints", tmp_path / "kept")
@@ -107,9 +125,33 @@ def test_noise_after_a_crash_is_what_it_would_have_been(tmp_path, noise):
         fit(crashed, **sgd)
     result = fit(crashed, **sgd, forfeit=True)
     assert result.epsilon == plan.epsilon()
-    expected = -by_step[[0, 1, 2, 3, 6, 7]].sum(axis=0)
+    expected = without_the_lost_steps(tmp_path / "whole", plan)
     np.testing.assert_allclose(result.params["w"], expected, rtol=1e-4, atol=1e-5)
-    assert abs(by_step[4:6].sum(axis=0)).min() > 1e-3, "what was lost can be told from nothing"
+
+
+def kill_before_it_gets_its_name(event, args):
+    """Ends this process when all of the checkpoint of step 6 is written but for its name."""
+    if event == "os.rename" and str(args[1]).endswith("/checkpoints/6"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", ["inverse", "banded"])
+def test_a_run_that_is_killed_goes_on_with_the_noise_that_it_had(tmp_path, name):
+    """kill -9: steps 4 and 5 are paid for and lost, and their draws part of the noise of 6 and 7."""
+    plan, killed = with_noise(NOISES[name]), tmp_path / "killed"
+    process = subprocess.run(
+        [sys.executable, __file__, name, str(killed)], capture_output=True, text=True, timeout=600,
+        env=os.environ | {"PYTHONPATH": f"{PACKAGE}{os.pathsep}{TESTS}"}, check=False,
+    )  # fmt: skip
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert recorded_steps(killed / "run.ledger") == 6
+    assert place_of_latest(killed / "checkpoints")["steps"] == 4
+    with pytest.raises(privacy.LedgerError, match=r"6 steps on record.*made at step 4"):
+        fit(killed, **without_gradients(plan))
+    result = fit(killed, **without_gradients(plan), forfeit=True)
+    assert (result.steps, result.epsilon) == (8, plan.epsilon())
+    expected = without_the_lost_steps(tmp_path / "whole", plan)
+    np.testing.assert_allclose(result.params["w"], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_fork_of_correlated_noise_is_refused(tmp_path):
@@ -170,3 +212,9 @@ def test_batches_that_cannot_be_made(tmp_path, change, message):
 def test_correlated_noise_needs_the_size_of_parts(tmp_path):
     with pytest.raises(ValueError, match="batches of any size need physical_batch_size"):
         fit(tmp_path, plan=PLAN, physical_batch_size=None)
+
+
+if __name__ == "__main__":
+    sys.addaudithook(kill_before_it_gets_its_name)
+    options = without_gradients(with_noise(NOISES[sys.argv[1]]))
+    fit(Path(sys.argv[2]), **options, checkpoint_every=2)

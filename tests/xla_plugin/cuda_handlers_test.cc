@@ -178,11 +178,11 @@ XLA_FFI_Handler_Traits TraitsOf(XLA_FFI_Handler* handler) {
 
 TEST(CudaHandlerTraitsTest, EveryHandlerMayBeRecordedIntoACommandBuffer) {
   // XLA's own code stands for bk_squared_norms, bk_noisy_update and bk_after on
-  // a GPU, several bk_gaussian for bk_gaussians and bk_banded_gaussian.
+  // a GPU, several bk_gaussian for bk_gaussians.
   // The CPU's calls of one layer stand for those of several.
   const std::set<std::string_view> on_gpus_alone = {"bk_clipped_gemms",
                                                     "bk_ghost_norms"};
-  EXPECT_EQ(CudaTargets().size() + 5,
+  EXPECT_EQ(CudaTargets().size() + 4,
             CpuTargets().size() + on_gpus_alone.size());
   for (const auto& [name, target] : CudaTargets()) {
     EXPECT_EQ(CpuTargets().count(name) + on_gpus_alone.count(name), 1) << name;
@@ -258,6 +258,41 @@ TEST_F(CudaHandlersTest, Noise) {
             OkStatus());
   EXPECT_TRUE(std::equal(words.data<uint32_t>(), words.data<uint32_t>() + 9,
                          cpu_words.data<uint32_t>()));
+}
+
+TEST_F(CudaHandlersTest, BandedNoise) {
+  Device keys(ffi::U32, {3, 8}), stddevs(kF32, {3}), start(ffi::S32, {2});
+  Device out(kF32, {6, 4}), cpu_out(kF32, {6, 4});
+  for (int k = 0; k < 3; ++k) {
+    keys.data<uint32_t>()[8 * k] = static_cast<uint32_t>(k);
+    stddevs.data<float>()[k] = 1.3F - static_cast<float>(k);
+  }
+  start.data<int32_t>()[1] = 7;
+  const MapAttributes::Map where = {{"stream", 2}, {"whole", Dims{6, 11}}};
+  ASSERT_EQ(RunCpu("bk_banded_gaussian", {a_, keys, stddevs, start}, {cpu_out},
+                   where),
+            OkStatus());
+  ASSERT_EQ(
+      RunCuda("bk_banded_gaussian", {a_, keys, stddevs, start}, {out}, where),
+      OkStatus());
+  EXPECT_EQ(out.values(), cpu_out.values());
+  EXPECT_NE(out.values(), a_.values());
+}
+
+TEST_F(CudaHandlersTest, BandedNoiseNamesOperandExpectedAndGot) {
+  Device keys(ffi::U32, {3, 8}), stddevs(kF32, {3}), start(ffi::S32, {2});
+  Device two(kF32, {2}), half(ffi::BF16, {6, 4});
+  const auto error = [&](const Device& x, const Device& scales, int64_t width) {
+    return std::string(RunCuda("bk_banded_gaussian", {x, keys, scales, start},
+                               {x}, {{"stream", 2}, {"whole", Dims{6, width}}})
+                           .message());
+  };
+  EXPECT_THAT(error(a_, stddevs, 3),
+              testing::HasSubstr("start: expected a block of size (6,4)"));
+  EXPECT_THAT(error(a_, two, 11),
+              testing::HasSubstr("key: expected u32[2,8], got u32[3,8]"));
+  EXPECT_THAT(error(half, stddevs, 11),
+              testing::HasSubstr("x: expected f32 or f64, got bf16"));
 }
 
 // Images [4, 5] of two channels, output gradients [3, 3] of four.

@@ -1,14 +1,13 @@
 // bk_gaussian, an array with noise added, and bk_chacha_bits, the words that
 // noise is made of.
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "xla_plugin/noise.h"
 #include "xla_plugin/operation.h"
-#include "xla_plugin/text.h"
 #if defined(BK_PLATFORM_CUDA)
 #include "custom_calls/cuda/gaussian.h"
+#include "xla_plugin/noise_block.h"
 #else
 #include "custom_calls/cpu/noise/gaussian.h"
 #endif
@@ -28,20 +27,7 @@ struct GaussianCall : BlockNoiseCall {
 #if defined(BK_PLATFORM_CUDA)
   cuda::NoiseBlock block = {};
 
-  // All but where it starts: that is in device memory, and the kernel checks.
-  Status ReadBlock() {
-    const size_t rank = x.dims.size();
-    if (rank > cuda::kMaxNoiseRank) {
-      return Mismatch(
-          x, StrCat("at most ", cuda::kMaxNoiseRank, " dimensions on a GPU"),
-          ShapeString(x));
-    }
-    BK_RETURN_IF_ERROR(CheckBlock(std::vector<int64_t>(rank, 0)));
-    block.rank = static_cast<int>(rank);
-    std::copy(x.dims.begin(), x.dims.end(), block.size);
-    std::copy(whole.begin(), whole.end(), block.whole);
-    return OkStatus();
-  }
+  Status ReadBlock() { return ReadNoiseBlock(*this, &block); }
 
   template <class T>
   Status OnCuda(const Gpu& gpu) {

@@ -99,8 +99,8 @@ class _Banded:
 class BandedInverse(_Banded, CorrelatedNoise):
     """`C^-1` has few bands, so a step's noise combines the draws of the last steps. Stores nothing.
 
-    A draw is a function of the step's key and the position, so it is made again instead of stored; on a
-    CPU all draws of a value are made in one pass over the gradient (`ops.banded_gaussian`).
+    A draw is a function of the step's key and the position, so it is made again instead of stored; on
+    CPUs and GPUs all draws of a value are made in one pass over the gradient (`ops.banded_gaussian`).
 
     >>> BandedInverse.square_root(3).coefficients
     (1.0, -0.5, -0.125)

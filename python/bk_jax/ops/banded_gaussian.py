@@ -1,9 +1,9 @@
 """Noise that combines the draws of several keys: `x + sum_k stddev_k * z(key_k)`, in one pass.
 
 The draws are a function of key, stream and position, so none is kept: who needs the noise of an earlier
-step makes it again from that step's key. On a CPU all draws of a value are made and added while the
-array is read and written once; elsewhere they are made one after the other by `gaussian`, in the same
-order and with the same roundings.
+step makes it again from that step's key. On CPUs and GPUs all draws of a value are made and added while
+the array is read and written once, with the same bits. The twin makes one draw after the other by
+`gaussian`, in the same order; where that is plain JAX too, XLA may contract products and sums.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@
 #include "custom_calls/reference/gaussian.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/cuda/device_buffer.h"
+#include "tests/custom_calls/cuda/same_bits.h"
 #include "tests/custom_calls/test_data.h"
 
 namespace bk::cuda {
@@ -64,16 +65,6 @@ std::vector<T> Expected(const Sizes& size, const std::vector<int32_t>& start,
   bk::Gaussian(*ActiveKernels().kernels, serial, kStream, shape, x.data(),
                stddev, out.data());
   return out;
-}
-
-template <class T>
-void ExpectSameBits(const std::vector<T>& values,
-                    const std::vector<T>& expected) {
-  ASSERT_EQ(values.size(), expected.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bits are meant
-    ASSERT_EQ(std::memcmp(&values[i], &expected[i], sizeof(T)), 0) << i;
-  }
 }
 
 class GaussianTest : public DeviceTest {

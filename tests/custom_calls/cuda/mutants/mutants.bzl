@@ -5,6 +5,20 @@ load("//custom_calls/cuda:nvcc.bzl", "EMULATED_COPTS", "KERNELS")
 # Name: (kernel, what its source says, what the mutant says instead, the test that must fail, a word of its message).
 # "kernel:header" changes a header instead, for that kernel alone; "kernel@sm90:header" on the device with warpgroups.
 MUTANTS = {
+    "contracted": (
+        "banded_gaussian",
+        "sums[k] = sums[k] + z * stddev;",
+        "sums[k] = Fma(z, stddev, sums[k]);",
+        "BandedGaussianTest.SameBitsAsTheCpu",
+        "equality",
+    ),
+    "odd_lanes_misplaced": (
+        "banded_gaussian:noise_rows.cuh",
+        "kLanesOfGroup / 2 * (lane % 2) + lane / 2",
+        "lane",
+        "BandedGaussianTest.SameBitsAsTheCpu",
+        "equality",
+    ),
     "copies_not_there": (
         "ghost_norm:main_loop.cuh",
         "WaitForCopies<kStages - 2>();",
