@@ -4,8 +4,8 @@
 
 One wheel is for the Python that runs this (3.11), one for 3.12 and all later ones, by the stable ABI.
 The second is built by the first of the Pythons of 3.12 and later, and tried in each: those on PATH, or
-those that BK_JAX_PYTHON_312 names, with `:` between them. Where there is none it is left out, with a line
-that says so. auditwheel proves that a wheel needs nothing but an old glibc (PLATFORM) and names it so.
+those that BK_JAX_PYTHON_312 names, with `:` between them. Where there is none it is left out, and a line
+says so. auditwheel proves that a wheel needs nothing but an old glibc (PLATFORM) and names it so.
 Then each wheel goes into a new environment, alone: the lines of README.md run, and after `pip uninstall`
 nothing is left. tools/wheel_elsewhere.sh does so on another Debian.
 """

@@ -4,6 +4,7 @@ The version on PyPI (2.0.0) has no such trainer, and these tests are skipped the
 one on PYTHONPATH; docs/jax_privacy.md has what they showed.
 """
 
+import itertools
 import os
 import time
 import warnings
@@ -32,7 +33,7 @@ DATA = {
 
 
 def params_of(*widths):
-    pairs = zip(widths, widths[1:], strict=False)
+    pairs = itertools.pairwise(widths)
     return [(RNG.normal(size=p) / p[0] ** 0.5).astype(np.float32) for p in pairs]
 
 
@@ -88,16 +89,16 @@ def test_the_result_is_its_own_to_rounding(unit):
 
 @pytest.mark.skipif("BK_JAX_TIME_TRAINER" not in os.environ, reason="a measurement, not a test")
 def test_time_of_a_step(capsys):
-    """BK_JAX_TIME_TRAINER=1: medians of alternating steps, on four layers of 512 x 512.
+    """BK_JAX_TIME_TRAINER=1: medians of alternating steps, on four layers of 256 x 256.
 
     Seconds of the processor, in all threads: what else runs on the machine counts little.
     """
-    params, rows, key = params_of(D, *[512] * 5, 1), 64, jax.random.key(0)
+    params, rows, key = params_of(D, *[256] * 5, 1), 64, jax.random.key(0)
     batch = {name: column[:rows] for name, column in DATA.items()}
     config = banded(l2_clip_norm=2.0)
     times = {}
     trainers = {"bk_jax": trainer_of(interop.GradientsOfBkJax(config)), "own": trainer_of(config)}
-    for _ in range(10):
+    for _ in range(8):
         for name, trainer in trainers.items():
             state = trainer.init(jax.tree.map(jnp.array, params))
             jax.block_until_ready(state)
