@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program gpu-day docs wheel wheel-cuda lock clean
+.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-peers-quick test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program gpu-day docs wheel wheel-cuda lock clean
 
 help: ## list the targets
 	@echo "usage: make <target>"
@@ -29,6 +29,9 @@ test-oldest: setup ## run the tests of the transform on the oldest JAX that is s
 
 test-peers: setup ## run the tests beside other libraries, in an environment of their own (1 GB)
 	@$(PY) tools/run_tests.py peers
+
+test-peers-quick: setup ## the part of test-peers that takes little
+	@$(PY) tools/run_tests.py peers-quick
 
 test-cuda: setup ## what is about GPUs alone: kernels (needs nvcc), their tests, gates and lowering tests
 	@$(PY) tools/run_tests.py cuda

@@ -19,6 +19,13 @@ from environments import ROOT, make_environment, python_of
 
 NAMES = ("jax", "torch")
 TESTS = ("tests/peers", "tests/zoo")
+QUICK = (
+    "tests/peers/jax_privacy_test.py",
+    "tests/peers/data_test.py",
+    "tests/zoo",
+    "-m",
+    "not slow",
+)
 
 
 def venv_of(name: str) -> Path:
@@ -31,9 +38,9 @@ def make(name: str) -> None:
     make_environment(venv_of(name), ROOT / f"requirements-peers-{name}.lock")
 
 
-def pytest_command() -> list[str]:
-    """Runs the tests that need the libraries of the first environment."""
-    return [str(python_of(venv_of("jax"))), "-m", "pytest", *TESTS]
+def pytest_command(*arguments: str) -> list[str]:
+    """Runs the tests that need the libraries of the first environment: all, or those named."""
+    return [str(python_of(venv_of("jax"))), "-m", "pytest", *(arguments or TESTS)]
 
 
 def test_environment() -> dict[str, str]:

@@ -3,7 +3,8 @@
     python tools/run_tests.py cpp py oldest [--pytest arguments for pytest]
 
 `cpp`: GoogleTest; `py`: pytest; `oldest`: the transform's tests again, on the oldest JAX; `peers`:
-what stands in for functions of other libraries, beside those libraries; `gpu`: small programs compiled
+what stands in for functions of other libraries, beside those libraries; `peers-quick`: the part of it
+that takes little, left out where its packages cannot be had; `gpu`: small programs compiled
 for GPUs that are not there; `gpu-all`: large ones too.
 Where there is a CUDA toolkit `cpp` and `py` hold what needs one; `cuda` is that alone.
 Every suite runs even if another one fails. A target that does not build counts as a failed test.
@@ -30,7 +31,7 @@ import peers
 # Tests mostly trace and compile, on one core each: two processes take half the time of one. Each
 # costs a start of JAX and its memory, so there are not more than eight.
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=worksteal")
-SUITES = ("cpp", "py", "oldest", "peers", "cuda", "gpu", "gpu-all")
+SUITES = ("cpp", "py", "oldest", "peers", "peers-quick", "cuda", "gpu", "gpu-all")
 # All about GPUs: kernels, handlers, the module, their tests, emulated and not.
 CUDA_TARGETS = (
     "//custom_calls/cuda/...",
@@ -126,6 +127,17 @@ def run_peers() -> Count:
     return _run_elsewhere(make, peers.pytest_command(), peers.test_environment())
 
 
+def run_peers_quick() -> Count:
+    """The models of other libraries, planned, and the values of some; and jax_privacy's functions."""
+    try:
+        peers.make("jax")
+    except subprocess.CalledProcessError as error:
+        print(f"{error}; left out: tests beside other libraries", flush=True)
+        return Count(skipped=1)
+    print("Tests beside other libraries, those that take little:", flush=True)
+    return _run_pytest(peers.pytest_command(*peers.QUICK), peers.test_environment())
+
+
 def _run_elsewhere(
     make: Callable[[], None], command: list[str], environment: dict[str, str]
 ) -> Count:
@@ -187,6 +199,8 @@ def main() -> None:
         total += run_gpu(*arguments.pytest)
     if "peers" in arguments.suites:
         total += run_peers()
+    if "peers-quick" in arguments.suites:
+        total += run_peers_quick()
     sys.stderr.flush()
     if total.skipped:
         print(f"{total.skipped} skipped")

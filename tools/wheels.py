@@ -3,10 +3,11 @@
     python tools/wheels.py
 
 One wheel is for the Python that runs this (3.11), one for 3.12 and all later ones, by the stable ABI.
-The second needs a Python of 3.12 or later (the first on PATH, or BK_JAX_PYTHON_312); where there is none
-it is left out, with a line that says so. auditwheel proves that a wheel needs nothing but an old glibc
-(PLATFORM) and names it so. Then each wheel goes into a new environment, alone: the lines of README.md
-run, and after `pip uninstall` nothing is left. tools/wheel_elsewhere.sh does so on another Debian.
+The second is built by the first of the Pythons of 3.12 and later, and tried in each: those on PATH, or
+those that BK_JAX_PYTHON_312 names, with `:` between them. Where there is none it is left out, and a line
+says so. auditwheel proves that a wheel needs nothing but an old glibc (PLATFORM) and names it so.
+Then each wheel goes into a new environment, alone: the lines of README.md run, and after `pip uninstall`
+nothing is left. tools/wheel_elsewhere.sh does so on another Debian.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ print(sys.version_info >= (3, 12) and not sysconfig.get_config_var("Py_GIL_DISAB
 """
 
 
+def say(text: str) -> None:
+    print(f"wheels: {text}", flush=True)
+
+
 def run(*command: str | Path, **options: object) -> str:
     """Runs a command; its error output is shown, and a failure ends the tool."""
     line = [str(word) for word in command]
@@ -40,19 +45,29 @@ def run(*command: str | Path, **options: object) -> str:
     return str(result.stdout)
 
 
-def later_python() -> str | None:
-    """A Python whose wheel is for 3.12 and later."""
+def later_pythons() -> list[str]:
+    """Pythons whose wheel is for 3.12 and later; says which commands were asked and did not answer."""
     named = os.environ.get("BK_JAX_PYTHON_312")
-    names = [named] if named else [f"python3.{minor}" for minor in range(12, 20)]
-    for name in names:
-        asked = (
-            subprocess.run([name, "-c", ASK], capture_output=True, text=True, check=False)
-            if shutil.which(name)
-            else None
+    names = named.split(os.pathsep) if named else [f"python3.{minor}" for minor in range(12, 20)]
+    answers = {name: _answer(name) for name in names if named or shutil.which(name)}
+    found = [name for name, answer in answers.items() if answer == "True"]
+    if silent := [name for name, answer in answers.items() if not answer]:
+        say(
+            f"{', '.join(silent)} do not run (pyenv's shims of versions that are not chosen?); "
+            "BK_JAX_PYTHON_312 names a Python by its path"
         )
-        if asked is not None and asked.stdout.strip() == "True":
-            return name
-    return None
+    if not found:
+        say("no Python of 3.12 or later (BK_JAX_PYTHON_312); left out: its wheel")
+    return found
+
+
+def _answer(name: str) -> str:
+    """What a Python says to `ASK`; nothing if it does not run."""
+    try:
+        asked = subprocess.run([name, "-c", ASK], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return asked.stdout.strip()
 
 
 def source_archive() -> Path:
@@ -99,21 +114,16 @@ def use(python: str, built: Path, scratch: Path) -> None:
 def main() -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     archive = source_archive()
-    print(f"wheels: {archive.name}, {archive.stat().st_size / 1e6:.2f} MB", flush=True)
-    later = later_python()
-    if later is None:
-        print(
-            "wheels: no Python of 3.12 or later (BK_JAX_PYTHON_312); left out: its wheel",
-            flush=True,
-        )
-    for python in filter(None, (sys.executable, later)):
+    say(f"{archive.name}, {archive.stat().st_size / 1e6:.2f} MB")
+    for pythons in filter(None, ([sys.executable], later_pythons())):
         with tempfile.TemporaryDirectory() as scratch:
-            built = wheel(python, archive, Path(scratch))
-            use(python, built, Path(scratch))
-        print(
-            f"wheels: {built.name}, {built.stat().st_size / 1e6:.2f} MB, works and leaves nothing",
-            flush=True,
-        )
+            built = wheel(pythons[0], archive, Path(scratch))
+        say(f"{built.name}, {built.stat().st_size / 1e6:.2f} MB")
+        for python in pythons:
+            with tempfile.TemporaryDirectory() as scratch:
+                use(python, built, Path(scratch))
+            version = run(python, "--version").strip()
+            say(f"{built.name} works under {version}, alone, and leaves nothing")
 
 
 if __name__ == "__main__":

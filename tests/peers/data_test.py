@@ -5,6 +5,7 @@ import grain
 import jax
 import numpy as np
 import pytest
+from support.documents import ROOT, run_python
 
 from bk_jax import sampling
 
@@ -92,3 +93,7 @@ def test_a_table_of_another_size_is_refused():
     few = grain.MapDataset.source(Source())[:30]
     with pytest.raises(ValueError, match="the data has 30 examples, but the plan was made for 40"):
         sampling.Loader(few, SAMPLER)
+
+
+def test_the_lines_of_the_page_run():
+    assert run_python(ROOT / "docs" / "data.md") == 5

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import types
 import warnings
 
 import jax
@@ -197,6 +198,14 @@ def test_an_option_that_only_they_have_is_handed_over():
         interop.clipped_grad(loss_fn, l2_clip_norm=1.0, grid_scale=4)
 
 
+def test_an_option_of_later_versions_that_asks_for_nothing_is_ours():
+    """Their next version has `grid_scale=None` among its defaults."""
+    assert_same(
+        interop.clipped_grad(loss_fn, l2_clip_norm=0.7, grid_scale=None)(PARAMS, BATCH),
+        interop.clipped_grad(loss_fn, l2_clip_norm=0.7)(PARAMS, BATCH),
+    )
+
+
 def test_clip_norms_by_group():
     by_group = {"l2_clip_norm": {"w": 3.0, "b": 4.0}}
     assert interop.clipped_grad(loss_fn, **by_group).sensitivity() == 5.0
@@ -253,6 +262,46 @@ def test_a_plan_with_other_noise_is_refused():
     other = dataclasses.replace(CONFIG, normalize_by=2.0)
     with pytest.raises(ValueError, match=r"for a sensitivity of 0\.25, but gradients with .* 0\.5"):
         interop.with_gradients_of_bk_jax(CONFIG.plan, other)
+
+
+# --- the trainer, of a later version (jax_privacy_trainer_test.py) ---
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfigOfTheTrainer:
+    """What its configurations have in common: `make` takes flags, and there is no seed."""
+
+    l2_clip_norm: float = 0.7
+    normalize_by: float = 4.0
+    rescale_to_unit_norm: bool = True
+
+    def make(self, flags):
+        return dataclasses.replace(CONFIG, noise_seed=flags.noise_seed).plan
+
+
+def flags(**changed):
+    names = {"dtype": None, "microbatch_size": None, "spmd_axis_name": None, "noise_seed": 1}
+    return types.SimpleNamespace(**{**names, "keep_batch_dim": True, **changed})
+
+
+def test_a_configuration_for_the_trainer():
+    plan = interop.GradientsOfBkJax(ConfigOfTheTrainer()).make(flags())
+    assert plan.clipped_grad.func is interop.clipped_grad
+    assert_same(train(plan), train(CONFIG.plan))
+
+
+def test_flags_and_options_reach_the_gradient():
+    config = interop.GradientsOfBkJax(ConfigOfTheTrainer(), {"method": "bk"})
+    grad_fn = config.make(flags(microbatch_size=2, dtype=jnp.float16)).clipped_grad
+    got = {name: grad_fn.keywords[name] for name in ("microbatch_size", "dtype", "method")}
+    assert got == {"microbatch_size": 2, "dtype": jnp.float16, "method": "bk"}
+    assert jax.tree.leaves(grad_fn(loss_fn)(PARAMS, BATCH))[0].dtype == jnp.float16
+
+
+def test_a_configuration_with_other_noise_is_refused():
+    config = interop.GradientsOfBkJax(ConfigOfTheTrainer(normalize_by=2.0))
+    with pytest.raises(ValueError, match="the noise of this plan is for a sensitivity of"):
+        config.make(flags())
 
 
 # --- the public API that all of this rests on ---

@@ -12,6 +12,7 @@ GENERATED = ("reference/", "errors.md")  # pages that the build of the site writ
 
 # Documents whose Python needs another process than that of the tests, and the test that runs it.
 RUN_ELSEWHERE = {
+    "data.md": "tests/peers/data_test.py::test_the_lines_of_the_page_run",
     "devices.md": "tests/devices/meshes_test.py::test_the_recipes_of_the_page_run",
     "jax_privacy.md": "tests/peers/jax_privacy_test.py::test_the_lines_of_the_page_run",
     "keras.md": "tests/peers/keras_test.py::test_the_lines_of_the_page_run",

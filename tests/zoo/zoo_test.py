@@ -1,5 +1,8 @@
 """Every model: norms and clipped sums against `vmap`, and the recorded route of each parameter.
 
+`make test-peers` compares the values of all; `-m "not slow"` those of `WITH_VALUES`,
+one of each kind, and plans all.
+
 BK_JAX_RECORD_ROUTES=1 pytest tests/zoo    # writes routes.json anew; look at the difference
 """
 
@@ -32,6 +35,19 @@ MODELS = {
     for family, module in FAMILIES.items()
     for make in module.MODELS
 }
+# Their values are compared in every run. The others' are, too, where slow tests are run.
+WITH_VALUES = {
+    "equimo.vssd",
+    "haiku.attention",
+    "haiku.lstm",
+    "haiku.mlp",
+    "keras.bert",
+    "keras.gemma",
+    "keras.llama",
+    "keras.mobile_net",
+    "keras.t5",
+    "keras.vit",
+}
 # A sum of products in float32 and its like under `vmap` differ by roundings, in each of some layers.
 RTOL = 2e-4
 
@@ -57,6 +73,12 @@ def squared_norms(rows: Any) -> jax.Array:
     return sum(jnp.sum(g.reshape(B, -1) ** 2, 1) for g in jax.tree.leaves(rows))
 
 
+def private(entry: Entry) -> Any:
+    return bk_jax.clipped_value_and_grad(
+        entry.loss, l2_clip_norm=1.0, return_stats=True, method="bk"
+    )
+
+
 def check(entry: Entry, clip_norm: float, grad_fn: Any) -> None:
     """Compares norms, factors and clipped sums."""
     run = jax.jit(grad_fn, compiler_options=oracle.QUICK)
@@ -74,19 +96,32 @@ def check(entry: Entry, clip_norm: float, grad_fn: Any) -> None:
         np.testing.assert_allclose(got, expected, rtol=0, atol=RTOL * scale)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_other_peoples_models(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in WITH_VALUES else pytest.param(name, marks=pytest.mark.slow)
+        for name in MODELS
+    ],
+)
+def test_values(name):
     entry = MODELS[name]()
-    grad_fn = bk_jax.clipped_value_and_grad(
-        entry.loss, l2_clip_norm=1.0, return_stats=True, method="bk"
-    )
-    check(entry, 1.0, grad_fn)
-    routes = grad_fn.explain(entry.params, entry.batch).routes()
+    check(entry, 1.0, private(entry))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_routes(name):
+    """Traced and planned, not compiled."""
+    entry = MODELS[name]()
+    routes = private(entry).explain(entry.params, entry.batch).routes()
     if os.environ.get("BK_JAX_RECORD_ROUTES"):
         known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
         text = json.dumps(known | {name: routes}, indent=1, sort_keys=True)
         RECORD.write_text(text + "\n")
     assert json.loads(RECORD.read_text())[name] == routes
+
+
+def test_models_that_are_named_exist():
+    assert MODELS.keys() >= WITH_VALUES
 
 
 def test_every_record_is_of_a_model():

@@ -13,7 +13,9 @@ the original, with a `HandedOverWarning` that says what and why.
 | `microbatch_size` | need not divide the batch |
 | `spmd_axis_name` | not needed: sharding constraints inside the loss are kept as they are |
 | options of `bk_jax.dp_value_and_grad` | may be given as well: `method`, `routes`, `shared_argnames` |
-| others, such as `grid_scale` | handed over |
+| others, such as `grid_scale` | handed over, unless they are `None` |
+
+`GradientsOfBkJax(config)` is a configuration for jax_privacy's `DPTrainer`.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ from bk_jax.api import clipped_value_and_grad, dp_value_and_grad
 from bk_jax.grad_fn import DPValueAndGrad
 from bk_jax.interop.scaling import Scales, find_scales, scaled
 
-__all__ = ["HandedOverWarning", "clipped_grad", "with_gradients_of_bk_jax"]
+__all__ = ["GradientsOfBkJax", "HandedOverWarning", "clipped_grad", "with_gradients_of_bk_jax"]
 
 OWN_OPTIONS = frozenset(inspect.signature(dp_value_and_grad).parameters)
 SHARED_OPTIONS = ("l2_clip_norm", "normalize_by", "rescale_to_unit_norm", "dtype")
+# What `PerformanceFlags` say of a gradient; the others are about noise.
+FLAGS = ("dtype", "microbatch_size", "spmd_axis_name", "keep_batch_dim")
 
 
 class HandedOverWarning(UserWarning):
@@ -79,6 +83,8 @@ def clipped_grad(
             "batch_argnums must name the argument(s) with a row for each example, got ()."
         )
     own = {name: options.pop(name) for name in OWN_OPTIONS & options.keys()}
+    # Defaults of later versions, written out: `grid_scale=None` asks for nothing.
+    options = {name: value for name, value in options.items() if value is not None}
     both: dict[str, Any] = {
         "normalize_by": normalize_by,
         "batch_argnums": batch_argnums,
@@ -131,6 +137,30 @@ def with_gradients_of_bk_jax(plan: Any, config: Any, **options: Any) -> Any:
             f"{known | options} have {got}. Pass the configuration that the plan was made from."
         )
     return dataclasses.replace(plan, clipped_grad=ours)
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientsOfBkJax:
+    """A configuration for jax_privacy's `DPTrainer`, whose plans have bk_jax's gradients.
+
+        DPTrainer(config=GradientsOfBkJax(BandMFConfig(...)), loss_fn=..., optimizer=...)
+
+    Attributes:
+      config: one of jax_privacy's, such as a `BandMFConfig`. Batches, noise and accounting are its own.
+      options: options of `clipped_grad` that the configuration does not have, such as `routes`.
+    """
+
+    config: Any
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def make(self, performance_flags: Any = None) -> Any:
+        """The `DPExecutionPlan` of the configuration, with bk_jax's gradients."""
+        if performance_flags is None:
+            peer = require("jax_privacy.execution_plan", "jax_privacy", install="jax_privacy")
+            performance_flags = peer.PerformanceFlags()
+        plan = self.config.make(performance_flags)
+        flags = {name: getattr(performance_flags, name) for name in FLAGS}
+        return with_gradients_of_bk_jax(plan, self.config, **{**flags, **self.options})
 
 
 def _beyond(
