@@ -9,7 +9,8 @@ and dark. `--notebooks` writes the notebooks that Colab opens from their text fo
 Python that runs this instead of .venv-docs.
 
 BK_JAX_REPOSITORY, such as https://github.com/OWNER/NAME, gives pages a repository button and notebooks
-a Colab button that opens them from there.
+a Colab button that opens them from there; `--notebooks` writes it into their first cell. Without it, a
+notebook has a link to download it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 
 import environments
+from docsite.colab import repository, with_address
 from docsite.links import OUT, SOURCE, stage_pages
 from docsite.offline import check_offline
 from environments import ROOT
@@ -27,6 +29,7 @@ from environments import ROOT
 LOCK = ROOT / "requirements-docs.lock"
 VENV = ROOT / ".venv-docs"
 HTML = OUT / "html"
+NOTEBOOKS = ROOT / "docs" / "notebooks"
 
 
 def environment() -> dict[str, str]:
@@ -61,8 +64,10 @@ def main() -> None:
     if not arguments.here:
         environments.make_environment(VENV, LOCK)
     if arguments.notebooks:
-        texts = [str(path) for path in sorted((ROOT / "docs" / "notebooks").glob("*.md"))]
+        texts = [str(path) for path in sorted(NOTEBOOKS.glob("*.md"))]
         run("-m", "jupytext", "--quiet", "--to", "ipynb", *texts)
+        for path in NOTEBOOKS.glob("*.ipynb"):
+            path.write_text(with_address(path.read_text(), repository()))
         return
     stage_pages()
     run("-m", "docsite.reference", str(SOURCE))

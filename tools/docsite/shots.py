@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 PAGES = ("index", "notebooks/ten_minutes", "reference/bk_jax", "errors", "pictures")
-SIZES = {"wide": (1400, 1600), "phone": (500, 1400)}  # Chromium's windows are 500 wide at least
+SIZES = {"wide": (1400, 1600), "phone": (390, 1400)}
 
 
 def take(page: Path, out: Path, size: tuple[int, int], dark: bool) -> None:
