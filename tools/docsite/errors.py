@@ -66,7 +66,7 @@ def page() -> str:
     others = sum(len(found) for _, found in elsewhere.SECTIONS.values())
     parts = [
         "# Errors, with cause and cure",
-        f"All {len(every_error())} messages of the package, read from its source when this page was made: "
+        f"All {len(every_error())} messages of the package, as its source had them when this was made: "
         f"exceptions, warnings, what goes to the logger; and {others} of its custom calls and of "
         "`bk-hlo lint`. `{word}` stands for what is filled in. Search for words of yours that are not "
         "names or numbers.",
