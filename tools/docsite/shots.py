@@ -15,7 +15,7 @@ from PIL import Image
 
 PAGES = ("index", "notebooks/ten_minutes", "reference/bk_jax", "errors", "pictures")
 SIZES = {"wide": (1400, 1600), "phone": (390, 1400)}
-LEAST = 500  # Chromium's windows are this wide at least: a narrower page is shown in a frame, and cut out
+LEAST = 500  # Chromium's windows are this wide at least: a narrower page is in a frame, and cut out
 
 
 def take(page: Path, out: Path, size: tuple[int, int], dark: bool) -> None:
