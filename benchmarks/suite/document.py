@@ -38,7 +38,7 @@ the same program, measured once; `a` = `b` says so.
 
 "temp" is XLA's temporary memory; "peak" adds parameters, batch and gradients; "resident" is the
 process's largest resident memory in one step, which also holds what other steps left behind. A step
-that needs more than the machine has was compiled and not run. Weights and data are random;
+that needs more than the machine has, or a night, was compiled and not run. Weights and data are random;
 normalisation is over one example.
 """
 LOSSES = """Found in the results by a rule ([losses.py](suite/losses.py)): slower by more than the
@@ -127,8 +127,14 @@ def step_section(results: list[Result], runs: Runs) -> list[str]:
         comparison = result["comparison"]
         if comparison["kind"] == "time" and not comparison["figure"]:
             lines += [anchor(comparison["name"]), "", f"### {title_of(result)}", ""]
-            lines += [step_table(result), "", *with_space(runs.number(result))]
+            notes = " ".join(filter(None, (runs.number(result), stopped(result))))
+            lines += [step_table(result), "", *with_space(notes)]
     return lines if lines[2:] else []
+
+
+def stopped(result: Result) -> str:
+    """Says so of a comparison that took too long."""
+    return f"Stopped {result['stopped']}." if "stopped" in result else ""
 
 
 def with_space(text: str) -> list[str]:

@@ -11,7 +11,15 @@ Noise is compared with the plain step alone: the others add none. In figures onl
 
 from __future__ import annotations
 
-from benchmarks.suite.readings import Result, label, noise_floor, over_plain, timed, title_of
+from benchmarks.suite.readings import (
+    Result,
+    batches_within,
+    label,
+    noise_floor,
+    over_plain,
+    timed,
+    title_of,
+)
 
 MEMORY = 0.02
 COMPILING = 2.0
@@ -53,12 +61,11 @@ def larger_than(result: Result, ours: str) -> list[str]:
 
 def smaller_than(result: Result, ours: str) -> list[str]:
     """Steps whose largest batch is larger than ours."""
-    batches = {name: step["batch"] for name, step in result["steps"].items() if "batch" in step}
-    mine = batches.get(ours, 0)
     return [
-        f"{label(name)} ({batch} against {mine})"
+        f"{label(name)} ({batch} against {batches[ours]} in {limit / 1e9:g} GB)"
+        for limit, batches in batches_within(result).items()
         for name, batch in batches.items()
-        if batch > mine * (1 + MEMORY)
+        if ours in batches and batch > batches[ours] * (1 + MEMORY)
     ]
 
 

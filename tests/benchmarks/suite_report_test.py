@@ -36,12 +36,26 @@ def test_noise_is_compared_with_the_plain_step_alone():
 
 def test_a_smaller_largest_batch_is_a_loss():
     result = made_up()
-    result["steps"] = {
-        name: {"batch": n} for name, n in {"plain": 101, "opacus": 9, "auto": 98}.items()
-    }
+    result["comparison"]["limits"] = [8e9, 24e9]
+    found = {"plain": [101, 300], "opacus": [9, 27], "auto": [98, 300]}
+    result["steps"] = {name: {"batches": batches} for name, batches in found.items()}
     assert losses.losses([result]) == [
-        "Tiny, B=2, width=4, depth=1: a smaller largest batch than not private (101 against 98)."
+        "Tiny, B=2, width=4, depth=1: a smaller largest batch than not private (101 against 98 in 8 GB)."
     ]
+
+
+def test_largest_batches_have_a_row_for_each_limit():
+    result = made_up()
+    result["comparison"] |= {"kind": "largest", "limits": [8e9, 24e9]}
+    result["steps"] = {"plain": {"batches": [100, 300]}, "auto": {"batches": [99]}}
+    text = document.compose([result | {"stopped": "after 60 minutes"}])
+    assert "| Tiny | 8 GB | 100 | 99 |" in text
+    assert "| Tiny | 24 GB | 300 |  |" in text
+
+
+def test_a_comparison_that_was_stopped_says_so():
+    result = made_up(plain=PLAIN, auto=PLAIN) | {"stopped": "after 60 minutes"}
+    assert "\nStopped after 60 minutes.\n" in document.compose([result])
 
 
 @pytest.mark.parametrize(("seconds", "lost"), [(3.0, 0), (5.0, 1)])
