@@ -74,7 +74,7 @@ bench-peers: setup ## the same for other libraries, in environments of their own
 	@$(PY) tools/peers.py
 	@$(SUITE):run -- --profile peers $(BENCH)
 
-bench-check: setup ## compare a few ratios with the stored ones; fails if a private step got slower
+bench-check: setup ## compare copies, memory and times of a few steps with stored ones; BENCH=--counts runs nothing
 	@$(SUITE):gate -- $(BENCH)
 
 PROGRAM := kernels:kernels_benchmark

@@ -12,6 +12,7 @@
 |---|---|
 | `time` | compiles every step and times it between runs of the plain one |
 | `memory` | compiles only |
+| `counts` | compiles only, and counts what is in the programs ([counts.py](counts.py)) |
 | `largest` | the largest batch of every step that fits each of `limits` (bytes); compiles only |
 | `jax`, `torch` | times another library's steps in its own environment |
 
@@ -28,7 +29,7 @@ from typing import Any
 
 from bk_jax.overhead.timing import Timing
 
-KINDS = ("time", "memory", "largest", "jax", "torch")
+KINDS = ("time", "memory", "counts", "largest", "jax", "torch")
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "benchmarks"
 SCALED = ("batch", "length", "depth", "width")  # sizes that --scale multiplies
 TILE = 32  # images are this multiple

@@ -22,6 +22,7 @@ from benchmarks.ops.resident import peak_while
 from benchmarks.steps import step_models
 from benchmarks.steps.compiled import Compiled, trace_step
 from benchmarks.suite.comparisons import Comparison, as_result, from_dict
+from benchmarks.suite.counts import count_program
 from benchmarks.suite.largest import largest_batch
 from bk_jax.overhead.timing import compare_all
 
@@ -129,6 +130,17 @@ def measure_memory(comparison: Comparison) -> dict[str, Any]:
     return with_twins(comparison, steps, programs.same)
 
 
+def measure_counts(comparison: Comparison) -> dict[str, Any]:
+    """Of every step by itself, twins too."""
+    task = step_models.make(comparison.model, abstract=True, **comparison.sizes)
+    steps = {}
+    for name in ("plain", *comparison.steps):
+        program = trace_step(task, name).lowered.compile()
+        steps[name] = count_program(program, program.memory_analysis().temp_size_in_bytes)
+        report(steps)
+    return {"steps": steps}
+
+
 def measure_largest(comparison: Comparison) -> dict[str, Any]:
     peaks: dict[str, int] = {}
 
@@ -157,7 +169,12 @@ def measure_largest(comparison: Comparison) -> dict[str, Any]:
     return {"steps": steps}
 
 
-MEASURE = {"time": measure_time, "memory": measure_memory, "largest": measure_largest}
+MEASURE = {
+    "time": measure_time,
+    "memory": measure_memory,
+    "counts": measure_counts,
+    "largest": measure_largest,
+}
 
 
 def main() -> None:
