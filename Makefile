@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-peers-quick test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program gpu-day docs wheel wheel-cuda lock clean
+.PHONY: help setup demo test test-cpp test-py test-oldest test-peers test-peers-quick test-cuda test-gpu-programs sanitize test-wide lint lint-cpp lint-py lint-sh format bench bench-full bench-peers bench-check bench-program soak gpu-day docs wheel wheel-cuda lock clean
 
 help: ## list the targets
 	@echo "usage: make <target>"
@@ -77,12 +77,16 @@ bench-peers: setup ## the same for other libraries, in environments of their own
 	@$(PY) tools/peers.py
 	@$(SUITE):run -- --profile peers $(BENCH)
 
-bench-check: setup ## compare a few ratios with the stored ones; fails if a private step got slower
+bench-check: setup ## compare copies, memory and times of a few steps with stored ones; BENCH=--counts runs nothing
 	@$(SUITE):gate -- $(BENCH)
 
 PROGRAM := kernels:kernels_benchmark
 bench-program: setup ## run one benchmark; PROGRAM=ops:dense_benchmark BENCH="--budget 1" selects
 	@$(BAZEL_RUN) //benchmarks/$(PROGRAM) -- $(BENCH)
+
+soak: setup ## 10,000 steps of fit with kills, full disks and wrong clocks, then 8 threads for an hour; SOAK="--steps 500 --faults 5" THREADS="--minutes 1" is shorter
+	@$(PY) -m benchmarks.soak.run $(SOAK)
+	@$(PY) -m benchmarks.soak.threads $(THREADS)
 
 gpu-day: setup ## all that needs a GPU, and one report in out/gpu-day; REHEARSE=1 without one, GPU_DAY="--quick" in an hour
 	@$(PY) -m benchmarks.gpu.day.run $(if $(REHEARSE),--rehearse) $(GPU_DAY)

@@ -1,4 +1,7 @@
-"""Starts the process of one comparison and reads its result, or why there is none."""
+"""Starts the process of one comparison and reads its result, or why there is none.
+
+A process that takes longer than the comparison may is killed; what it had printed by then counts.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +34,26 @@ def environment(comparison: Comparison) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
+def stopped(output: bytes | str | None, minutes: float) -> dict[str, Any]:
+    """What a process had found before it was stopped: workers print all of it after every step."""
+    text = output.decode() if isinstance(output, bytes) else output or ""
+    whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    found = json.loads(whole[-1]) if whole else {"error": "nothing was found in time"}
+    return {**found, "stopped": f"after {minutes:g} minutes"}
+
+
 def run(comparison: Comparison, workspace: Path) -> dict[str, Any]:
     """The result, or {"error": ...}."""
     line = command(comparison, workspace)
     if not Path(line[0]).exists():
         return {"error": f"{ENVIRONMENTS[comparison.kind]} is not there; run tools/peers.py"}
-    process = subprocess.run(
-        line, input=json.dumps(comparison.as_dict()), capture_output=True, text=True,
-        env=environment(comparison), check=False,
-    )  # fmt: skip
+    try:
+        process = subprocess.run(
+            line, input=json.dumps(comparison.as_dict()), capture_output=True, text=True,
+            env=environment(comparison), check=False, timeout=60 * comparison.minutes,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as expired:
+        return stopped(expired.stdout, comparison.minutes)
     if process.returncode != 0:
         last = process.stderr.strip().splitlines()[-1:]  # earlier lines hold paths of this machine
         return {"error": f"exit code {process.returncode}: {' '.join(last)}"}

@@ -12,8 +12,12 @@
 |---|---|
 | `time` | compiles every step and times it between runs of the plain one |
 | `memory` | compiles only |
-| `largest` | the largest batch of every step that fits `limit` bytes; compiles only |
+| `counts` | compiles only, and counts what is in the programs ([counts.py](counts.py)) |
+| `largest` | the largest batch of every step that fits each of `limits` (bytes); compiles only |
 | `jax`, `torch` | times another library's steps in its own environment |
+
+Steps that are named in `compiled` too are not run: of a step that would take the night, memory is known
+all the same. After `minutes` a comparison is stopped, with what it has found by then.
 """
 
 from __future__ import annotations
@@ -25,10 +29,11 @@ from typing import Any
 
 from bk_jax.overhead.timing import Timing
 
-KINDS = ("time", "memory", "largest", "jax", "torch")
+KINDS = ("time", "memory", "counts", "largest", "jax", "torch")
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "benchmarks"
 SCALED = ("batch", "length", "depth", "width")  # sizes that --scale multiplies
 TILE = 32  # images are this multiple
+TUPLES = ("steps", "limits", "compiled")  # lists in JSON
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +50,19 @@ class Comparison:
     least: int = 4  # turns of a slow step
     figure: str = ""  # comparisons that vary one size
     x: str = ""  # that size
-    limit: float = 0.0  # bytes, of `largest`
+    limits: tuple[float, ...] = ()  # bytes, of `largest`
+    compiled: tuple[str, ...] = ()  # those of the steps that are not run
+    minutes: float = 60.0  # that it may take, compilation and all
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**dataclasses.asdict(self), "steps": list(self.steps)}
+        data = dataclasses.asdict(self)
+        return {**data, **{name: list(data[name]) for name in TUPLES}}
 
 
 def from_dict(data: dict[str, Any]) -> Comparison:
     """The way back."""
-    return Comparison(**{**data, "steps": tuple(data["steps"])})
+    return Comparison(**{**data, **{name: tuple(data.get(name, ())) for name in TUPLES}})
 
 
 def as_result(timing: Timing) -> dict[str, Any]:
@@ -86,8 +94,15 @@ def _expand(row: dict[str, Any], lists: dict[str, list[str]]) -> list[Comparison
         raise ValueError(
             f"{row['name']} has the kind {row['kind']!r}; kinds are {', '.join(KINDS)}."
         )
-    steps = row["steps"]
-    row["steps"] = tuple(lists[steps] if isinstance(steps, str) else steps)
+    for key in ("steps", "compiled"):
+        given = row.get(key, ())
+        row[key] = tuple(lists[given] if isinstance(given, str) else given)
+    row["limits"] = tuple(row.get("limits", ()))
+    unknown = set(row["compiled"]) - set(row["steps"])
+    if unknown:
+        raise ValueError(
+            f"{row['name']} compiles {', '.join(sorted(unknown))}, not among its steps."
+        )
     if vary is None:
         return [Comparison(**row)]
     [(size, values)] = vary.items()
@@ -111,7 +126,7 @@ def scaled(one: Comparison, scale: float) -> Comparison:
         title=f"{one.title or one.model}, scaled by {scale:g}",
         figure=f"{one.figure}-scale-{scale:g}" if one.figure else "",
         sizes=sizes,
-        limit=one.limit * scale,
+        limits=tuple(limit * scale for limit in one.limits),
     )
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from benchmarks.suite import overview, plots
-from benchmarks.suite.losses import losses
+from benchmarks.suite.losses import losses, predicted
 from benchmarks.suite.readings import (
     OURS,
     Result,
@@ -38,12 +38,16 @@ the same program, measured once; `a` = `b` says so.
 
 "temp" is XLA's temporary memory; "peak" adds parameters, batch and gradients; "resident" is the
 process's largest resident memory in one step, which also holds what other steps left behind. A step
-that needs more than the machine has was compiled and not run. Weights and data are random;
+that needs more than the machine has, or a night, was compiled and not run. Weights and data are random;
 normalisation is over one example.
 """
 LOSSES = """Found in the results by a rule ([losses.py](suite/losses.py)): slower by more than the
 intervals and the A/A comparison leave open; outside the figures also 2 % more memory, a largest batch
-that is 2 % smaller, or twice the time to trace and compile. In brackets the other's number, then ours.
+that is 2 % smaller, twice the time to trace and compile, or 1.5 times the time to trace. In brackets the
+other's number, then ours.
+"""
+GPUS = """On GPUs nothing was measured; these are predictions ([gpu.md](../docs/gpu.md)) of time over
+that of the plain step:
 """
 OVERVIEW = "overview.png"
 
@@ -118,7 +122,8 @@ def best_other(result: Result) -> str | None:
 
 def loss_section(results: list[Result]) -> list[str]:
     found = [f"- {line}" for line in losses(results)] or ["- nowhere in these results."]
-    return ["## Where bk_jax loses", "", LOSSES, *found, ""]
+    expected = [f"- {line}" for line in predicted()]
+    return ["## Where bk_jax loses", "", LOSSES, *found, "", GPUS, *expected, ""]
 
 
 def step_section(results: list[Result], runs: Runs) -> list[str]:
@@ -127,8 +132,14 @@ def step_section(results: list[Result], runs: Runs) -> list[str]:
         comparison = result["comparison"]
         if comparison["kind"] == "time" and not comparison["figure"]:
             lines += [anchor(comparison["name"]), "", f"### {title_of(result)}", ""]
-            lines += [step_table(result), "", *with_space(runs.number(result))]
+            notes = " ".join(filter(None, (runs.number(result), stopped(result))))
+            lines += [step_table(result), "", *with_space(notes)]
     return lines if lines[2:] else []
+
+
+def stopped(result: Result) -> str:
+    """Says so of a comparison that took too long."""
+    return f"Stopped {result['stopped']}." if "stopped" in result else ""
 
 
 def with_space(text: str) -> list[str]:

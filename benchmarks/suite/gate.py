@@ -1,9 +1,11 @@
-"""Regression gate: a few small comparisons against a stored table of ratios.
+"""Regression gate: a few small comparisons against stored counts and ratios.
 
     bazel run //benchmarks/suite:gate
-    bazel run //benchmarks/suite:gate -- --update      # stores what this machine measures now
+    bazel run //benchmarks/suite:gate -- --counts      # compiles only, half a minute
+    bazel run //benchmarks/suite:gate -- --update      # stores what this machine finds now
 
-Only ratios are stored, for each instruction set: times belong to one machine. A ratio is too high when
+Counts of compiled steps come first (counts.py says which): they are exact. Then steps are timed. Only
+ratios are stored, for each instruction set: times belong to one machine. A ratio is too high when
 the lower end of its interval is above the stored one by more than `--tolerance`; it is then measured
 again, up to `--tries` times, and fails only if it is too high every time. A machine whose A/A
 comparison is wider than the tolerance cannot tell, and says so.
@@ -12,19 +14,21 @@ comparison is wider than the tolerance cannot tell, and says so.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suite import child
+from benchmarks.suite import child, counts
 from benchmarks.suite.comparisons import Comparison, read
 from benchmarks.suite.readings import noise_floor, timed
 from bk_jax import _native
 
 WORKSPACE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", Path(__file__).resolve().parents[2]))
 TABLE = WORKSPACE / "benchmarks" / "ratios.json"
+COUNTS = WORKSPACE / "benchmarks" / "counts.json"
 Ratios = dict[str, dict[str, float]]  # comparison, step
 
 
@@ -75,6 +79,27 @@ def check(comparison: Comparison, stored: dict[str, float], tolerance: float, tr
     return False
 
 
+def count(one: Comparison) -> dict[str, Any]:
+    """What is in the compiled steps of a comparison."""
+    return measure(dataclasses.replace(one, kind="counts"))["steps"]
+
+
+def check_counts(wanted: list[Comparison], isa: str) -> bool:
+    stored = counts.read(COUNTS).get(counts.key(isa), {})
+    passed = [counts.check(one.name, count(one), stored.get(one.name, {})) for one in wanted]
+    return all(passed)
+
+
+def update_counts(wanted: list[Comparison], isa: str) -> None:
+    """Stores the counts of this machine beside those of others."""
+    table, where = counts.read(COUNTS), counts.key(isa)
+    known = {one.name for one in read("check")}
+    kept = {name: found for name, found in table.get(where, {}).items() if name in known}
+    found = {one.name: count(one) for one in wanted}
+    counts.write(COUNTS, {**table, where: {**kept, **found}})
+    print(f"counted {', '.join(found)} for {where}", flush=True)
+
+
 def update(wanted: list[Comparison], isa: str, table: dict[str, Ratios]) -> None:
     """Stores the ratios of this machine beside those of other instruction sets."""
     found: Ratios = {}
@@ -93,6 +118,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--update", action="store_true", help="store the ratios of this machine")
+    parser.add_argument(
+        "--counts", action="store_true", help="what is exact alone, nothing is timed"
+    )
     parser.add_argument("--tolerance", type=float, default=0.1, help="how much slower is allowed")
     parser.add_argument("--tries", type=int, default=3)
     parser.add_argument("--only", default="", help="comparisons whose name contains this")
@@ -100,13 +128,18 @@ def main() -> None:
     isa, wanted = instruction_set(), [one for one in read("check") if arguments.only in one.name]
     table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
     if arguments.update:
-        update(wanted, isa, table)
+        update_counts(wanted, isa)
+        if not arguments.counts:
+            update(wanted, isa, table)
         return
+    exact = check_counts(wanted, isa)
+    if arguments.counts:
+        sys.exit(0 if exact else 1)
     if isa not in table:
         sys.exit(f"no ratios are stored for {isa}: measure a good commit with --update first")
     passed = [check(one, table[isa].get(one.name, {}), arguments.tolerance, arguments.tries)
               for one in wanted]  # fmt: skip
-    sys.exit(0 if all(passed) else 1)
+    sys.exit(0 if exact and all(passed) else 1)
 
 
 if __name__ == "__main__":

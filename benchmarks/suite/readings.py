@@ -66,6 +66,15 @@ def peer_notes(result: Result) -> str:
     return f"Versions: {result['versions']}. Mean loss: {losses}. Norm of the clipped sum: {sums}."
 
 
+def batches_within(result: Result) -> dict[float, dict[str, int]]:
+    """Largest batches of the steps, by limit; what was not found in time is left out."""
+    found: dict[float, dict[str, int]] = {}
+    for number, limit in enumerate(result["comparison"].get("limits", ())):
+        steps = {name: step.get("batches", []) for name, step in result["steps"].items()}
+        found[limit] = {name: all_[number] for name, all_ in steps.items() if number < len(all_)}
+    return found
+
+
 def figures(results: list[Result]) -> dict[str, list[Result]]:
     """Results that vary one size, by figure, in the order of that size."""
     found: dict[str, list[Result]] = {}

@@ -15,7 +15,7 @@ import os
 import time
 from pathlib import Path
 
-from benchmarks.suite import child, document
+from benchmarks.suite import child, document, estimate
 from benchmarks.suite.comparisons import Comparison, read, scaled
 from benchmarks.suite.progress import Progress
 from benchmarks.suite.provenance import provenance
@@ -29,6 +29,8 @@ def outcome(result: Result) -> str:
     """One line about a result."""
     if "error" in result:
         return result["error"]
+    if "stopped" in result:
+        return f"stopped {result['stopped']} with {len(result['steps'])} steps"
     steps = result["steps"]
     for name in ("auto", "bk_jax"):
         if "ratio" in steps.get(name, {}):
@@ -42,6 +44,7 @@ def run_all(wanted: list[Comparison], store: Store, resume: bool) -> None:
     if not todo:
         print("nothing is left to do")
         return
+    print(estimate.describe(todo, store), flush=True)
     origin = provenance(WORKSPACE)
     with Progress([one.name for one in todo]) as progress:
         for one in todo:

@@ -1,6 +1,7 @@
 """Results on disk, one JSON file for each comparison, so that an interrupted run can go on.
 
-A result is done when it belongs to the comparison as it is asked for now and has no error.
+A result is done when it belongs to the comparison as it is asked for now and has no error. One that
+was stopped is done too, since it would be stopped again: give the comparison more `minutes`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Store:
         result = self.load(comparison.name)
         return (
             result is not None
-            and "error" not in result
+            and ("error" not in result or "stopped" in result)
             and from_dict(result["comparison"]) == comparison
         )
 

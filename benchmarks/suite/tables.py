@@ -6,6 +6,7 @@ from benchmarks.paper.complexity.markdown import markdown
 from benchmarks.suite.readings import (
     Result,
     Step,
+    batches_within,
     examples_per_second,
     label,
     over_plain,
@@ -76,13 +77,14 @@ def _figure_cells(result: Result, names: list[str], is_timed: bool) -> list[str]
 
 
 def largest_table(results: list[Result]) -> str:
-    """Largest batches, one row for each model."""
+    """Largest batches, one row for each model and limit."""
     names = list(dict.fromkeys(name for result in results for name in result["steps"]))
     header = ["model", "limit", *map(label, names)]
     rows = []
     for result in results:
         comparison = result["comparison"]
         title = comparison["title"] or comparison["model"]
-        batches = [str(result["steps"].get(name, {}).get("batch", "")) for name in names]
-        rows.append([title, f"{comparison['limit'] / 1e9:g} GB", *batches])
+        for limit, batches in batches_within(result).items():
+            cells = [str(batches.get(name, "")) for name in names]
+            rows.append([title, f"{limit / 1e9:g} GB", *cells])
     return markdown(header, rows)

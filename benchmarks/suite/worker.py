@@ -3,7 +3,8 @@
     echo '{"name": ..., "kind": "time", ...}' | python worker.py
 
 A step that would need more memory than the machine has is compiled, not run. Steps that are the same
-program (methods that choose alike for this model) are compiled and timed once.
+program (methods that choose alike for this model) are compiled and timed once. What is known is printed
+after every step, one JSON object to a line; the last line is all of it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from benchmarks.ops.resident import peak_while
 from benchmarks.steps import step_models
 from benchmarks.steps.compiled import Compiled, trace_step
 from benchmarks.suite.comparisons import Comparison, as_result, from_dict
+from benchmarks.suite.counts import count_program
 from benchmarks.suite.largest import largest_batch
 from bk_jax.overhead.timing import compare_all
 
@@ -47,6 +49,11 @@ class Programs(NamedTuple):
     same: dict[str, str]
 
 
+def report(steps: dict[str, dict[str, Any]]) -> None:
+    """For whoever stops this process."""
+    print(json.dumps({"steps": steps}), flush=True)
+
+
 def compile_all(comparison: Comparison, abstract: bool) -> Programs:
     task = step_models.make(comparison.model, abstract=abstract, **comparison.sizes)
     if not abstract:
@@ -59,7 +66,21 @@ def compile_all(comparison: Comparison, abstract: bool) -> Programs:
             found.compiled[name] = traced.compile()
         else:
             found.same[name] = twin
+        report(compiled_alone(found))
     return found
+
+
+def compiled_alone(programs: Programs) -> dict[str, dict[str, Any]]:
+    """What is known before the first run."""
+    late = {"skipped": "no time left"}
+    steps = {name: describe_compiled(step) | late for name, step in programs.compiled.items()}
+    return steps | {name: {**steps[twin], "same_as": twin} for name, twin in programs.same.items()}
+
+
+def not_run(comparison: Comparison, same: dict[str, str]) -> set[str]:
+    """Programs that are compiled alone: those of which no step is to run."""
+    running = {"plain", *comparison.steps} - set(comparison.compiled)
+    return set(comparison.compiled) - {same.get(name, name) for name in running}
 
 
 def with_twins(
@@ -72,13 +93,19 @@ def with_twins(
 
 
 def time_all(
-    comparison: Comparison, compiled: dict[str, Compiled], steps: dict[str, dict[str, Any]]
+    comparison: Comparison,
+    compiled: dict[str, Compiled],
+    steps: dict[str, dict[str, Any]],
+    without: Set[str] = frozenset(),
 ) -> dict[str, Callable[[], Any]]:
     """Times the programs that fit into memory, adds what it found to `steps`, returns those that ran."""
     room = SHARE * available()
-    runs = {name: step.run for name, step in compiled.items() if step.peak < room}
-    for name in compiled.keys() - runs.keys():
+    fits = {name: step.run for name, step in compiled.items() if step.peak < room}
+    for name in compiled.keys() - fits.keys():
         steps[name]["skipped"] = f"needs {compiled[name].peak / 1e9:.1f} GB"
+    runs = {name: run for name, run in fits.items() if name not in without}
+    for name in fits.keys() - runs.keys():
+        steps[name]["skipped"] = "compiled only"
     timed = compare_all(
         compiled["plain"].run, runs,
         budget=comparison.budget, least=comparison.least,
@@ -93,7 +120,7 @@ def time_all(
 def measure_time(comparison: Comparison) -> dict[str, Any]:
     programs = compile_all(comparison, abstract=False)
     steps = {name: describe_compiled(step) for name, step in programs.compiled.items()}
-    time_all(comparison, programs.compiled, steps)
+    time_all(comparison, programs.compiled, steps, not_run(comparison, programs.same))
     return with_twins(comparison, steps, programs.same)
 
 
@@ -101,6 +128,17 @@ def measure_memory(comparison: Comparison) -> dict[str, Any]:
     programs = compile_all(comparison, abstract=True)
     steps = {name: describe_compiled(step) for name, step in programs.compiled.items()}
     return with_twins(comparison, steps, programs.same)
+
+
+def measure_counts(comparison: Comparison) -> dict[str, Any]:
+    """Of every step by itself, twins too."""
+    task = step_models.make(comparison.model, abstract=True, **comparison.sizes)
+    steps = {}
+    for name in ("plain", *comparison.steps):
+        program = trace_step(task, name).lowered.compile()
+        steps[name] = count_program(program, program.memory_analysis().temp_size_in_bytes)
+        report(steps)
+    return {"steps": steps}
 
 
 def measure_largest(comparison: Comparison) -> dict[str, Any]:
@@ -115,14 +153,28 @@ def measure_largest(comparison: Comparison) -> dict[str, Any]:
             peaks[key] = traced.compile().peak
         return peaks[key]
 
-    steps = {}
+    steps: dict[str, dict[str, Any]] = {}
     for name in ("plain", *comparison.steps):
-        batch = largest_batch(lambda batch, name=name: memory(name, batch), comparison.limit)
-        steps[name] = {"batch": batch}
+        known: dict[int, int] = {}  # of all limits
+        batches: list[int] = []
+        for limit in comparison.limits:
+
+            def seen(batch: int, name: str = name, known: dict[int, int] = known) -> int:
+                known[batch] = memory(name, batch)
+                return known[batch]
+
+            batches.append(largest_batch(seen, limit, known=known))
+        steps[name] = {"batches": batches}
+        report(steps)
     return {"steps": steps}
 
 
-MEASURE = {"time": measure_time, "memory": measure_memory, "largest": measure_largest}
+MEASURE = {
+    "time": measure_time,
+    "memory": measure_memory,
+    "counts": measure_counts,
+    "largest": measure_largest,
+}
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ def test_every_comparison_of_a_profile_can_be_made(profile):
             assert inspect.signature(flax_models.MODELS[one.model]).bind(**one.sizes)
         else:
             assert step_models.make(one.model, abstract=True, **one.sizes)
-        assert (one.kind == "largest") == (one.limit > 0)
+        assert (one.kind == "largest") == (len(one.limits) > 0)
+        assert set(one.compiled) < set(one.steps) or not one.compiled
         assert comparisons.from_dict(json.loads(json.dumps(one.as_dict()))) == one
 
 
@@ -36,9 +37,17 @@ def test_profiles_share_no_name_so_that_results_do_not_overwrite_each_other():
 def test_the_full_profile_times_every_method_on_every_model_that_the_paper_trains():
     full = [one for one in comparisons.read("full") if one.kind == "time" and not one.figure]
     others = {"mlp", "mlp_shallow", "llama"}  # not the paper's; too large to run on a CPU
+    assert all("auto" not in one.compiled for one in full)
     assert {one.model for one in full} == step_models.MODELS.keys() - others
     assert all({*METHODS, "noise"} == set(one.steps) for one in full)
     assert any(set(one.steps) > set(METHODS) for one in comparisons.read("quick"))
+
+
+def test_the_full_profile_searches_the_largest_batch_of_every_model():
+    full = comparisons.read("full")
+    largest = {one.model for one in full if one.kind == "largest"}
+    assert largest == {one.model for one in full if one.kind == "time"} - {"mlp_shallow"}
+    assert {one.limits for one in full if one.kind == "largest"} == {(8e9, 24e9)}
 
 
 def test_what_varies_becomes_a_figure():
@@ -67,6 +76,10 @@ def test_an_unknown_profile_is_refused():
     ("text", "message"),
     [
         ('name = "a"\nkind = "speed"', "a has the kind 'speed'; kinds are time, memory"),
+        (
+            'name = "a"\nkind = "time"\ncompiled = ["bk", "auto"]',
+            "a compiles auto, bk, not among its steps",
+        ),
         (
             'name = "a"\nkind = "time"\n[[comparison]]\nname = "a"\nkind = "time"',
             "more than one.* a",

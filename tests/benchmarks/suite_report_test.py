@@ -36,12 +36,26 @@ def test_noise_is_compared_with_the_plain_step_alone():
 
 def test_a_smaller_largest_batch_is_a_loss():
     result = made_up()
-    result["steps"] = {
-        name: {"batch": n} for name, n in {"plain": 101, "opacus": 9, "auto": 98}.items()
-    }
+    result["comparison"]["limits"] = [8e9, 24e9]
+    found = {"plain": [101, 300], "opacus": [9, 27], "auto": [98, 300]}
+    result["steps"] = {name: {"batches": batches} for name, batches in found.items()}
     assert losses.losses([result]) == [
-        "Tiny, B=2, width=4, depth=1: a smaller largest batch than not private (101 against 98)."
+        "Tiny, B=2, width=4, depth=1: a smaller largest batch than not private (101 against 98 in 8 GB)."
     ]
+
+
+def test_largest_batches_have_a_row_for_each_limit():
+    result = made_up()
+    result["comparison"] |= {"kind": "largest", "limits": [8e9, 24e9]}
+    result["steps"] = {"plain": {"batches": [100, 300]}, "auto": {"batches": [99]}}
+    text = document.compose([result | {"stopped": "after 60 minutes"}])
+    assert "| Tiny | 8 GB | 100 | 99 |" in text
+    assert "| Tiny | 24 GB | 300 |  |" in text
+
+
+def test_a_comparison_that_was_stopped_says_so():
+    result = made_up(plain=PLAIN, auto=PLAIN) | {"stopped": "after 60 minutes"}
+    assert "\nStopped after 60 minutes.\n" in document.compose([result])
 
 
 @pytest.mark.parametrize(("seconds", "lost"), [(3.0, 0), (5.0, 1)])
@@ -52,6 +66,39 @@ def test_far_longer_compilation_is_a_loss(seconds, lost):
     found = losses.losses([result])
     assert len(found) == lost
     assert all("compile than not private (2.0 s against 5.5 s)" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("plain", "ours", "lost"), [(1.0, 1.6, 1), (1.0, 1.4, 0), (0.1, 0.5, 0), (0.0, 0.0, 0)]
+)
+def test_tracing_that_takes_longer_is_a_loss_even_where_xla_hides_it(plain, ours, lost):
+    result = made_up(plain=PLAIN, auto=PLAIN)
+    result["steps"]["plain"] |= {"trace": plain, "compile": 100.0}
+    result["steps"]["auto"] |= {"trace": ours, "compile": 100.0}
+    found = losses.losses([result])
+    assert len(found) == lost
+    assert all("longer to trace than not private (1.0 s against 1.6 s)" in line for line in found)
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("memory", 1), ("time", 0)])
+def test_memory_is_compared_in_figures_that_time_nothing(kind, lost):
+    result = made_up("m", "f", plain=PLAIN, auto=(1.0, 0.98, 1.02, 110))
+    result["comparison"]["kind"] = kind
+    for step in result["steps"].values() if kind == "memory" else ():
+        for name in ("ratio", "low", "high"):
+            del step[name]
+    found = losses.losses([result])
+    assert len(found) == lost
+    assert all("more memory than not private (1.00 against 1.10)" in line for line in found)
+
+
+def test_predicted_losses_on_gpus_are_listed_as_predictions():
+    lines = losses.predicted()
+    assert [line.partition(",")[0] for line in lines] == ["A100", "H100", "B200"]
+    assert all("never measured" in line for line in lines)
+    assert "GPT2-small, T=100 (1." in lines[0]
+    text = document.compose([made_up(plain=PLAIN, auto=PLAIN)])
+    assert f"- {lines[0]}" in text
 
 
 def test_the_best_other_step_is_another_program():

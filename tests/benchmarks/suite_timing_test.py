@@ -84,6 +84,22 @@ def test_the_largest_batch_fits_and_the_next_does_not(memory, limit, expected, t
         assert found == expected
 
 
+def test_another_limit_starts_from_what_is_known():
+    def memory(batch):
+        asked.append(batch)
+        known[batch] = 1000 + 7 * batch
+        return known[batch]
+
+    known: dict[int, int] = {}
+    asked: list[int] = []
+    assert 990 < largest.largest_batch(memory, 8_000) <= 1000
+    first = len(asked)
+    assert 3251 < largest.largest_batch(memory, 24_000, known=known) <= 3285
+    assert len(asked) - first <= 2
+    assert largest.largest_batch(memory, 8_000, known=known) in asked[:first]
+    assert len(asked) - first <= 2
+
+
 def test_few_batches_are_compiled():
     asked = []
     largest.largest_batch(lambda b: asked.append(b) or 1000 + 7 * b, 1_000_000)

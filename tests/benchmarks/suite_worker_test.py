@@ -1,13 +1,14 @@
 """One comparison: the process that measures it, and the file that keeps its result."""
 
 import dataclasses
+import json
 import subprocess
 import sys
 
 import pytest
 from support.results import TINY
 
-from benchmarks.suite import child, worker
+from benchmarks.suite import child, estimate, worker
 from benchmarks.suite.store import Store
 
 
@@ -48,6 +49,20 @@ def test_what_does_not_fit_into_memory_is_not_run(monkeypatch):
     assert "ratio" in steps["plain"]
 
 
+def test_a_step_may_be_compiled_alone(monkeypatch):
+    """`bk` is to be compiled alone, but is the program of `auto`, which is to run."""
+    programs = {"bk": "auto"}
+    monkeypatch.setattr(
+        worker, "trace_step", lambda task, name: FakeTraced(programs.get(name, name), len(name))
+    )
+    names = {"steps": ("tf_privacy", "bk", "auto"), "compiled": ("tf_privacy", "bk")}
+    one = dataclasses.replace(TINY, budget=0.0, least=1, **names)
+    steps = worker.measure_time(one)["steps"]
+    assert (steps["tf_privacy"]["skipped"], steps["tf_privacy"]["peak"]) == ("compiled only", 10)
+    assert "ratio" not in steps["tf_privacy"]
+    assert steps["auto"]["ratio"] == steps["bk"]["ratio"] > 0
+
+
 def test_steps_that_are_the_same_program_are_measured_once(monkeypatch):
     asked = []
 
@@ -80,11 +95,13 @@ def test_the_largest_batch_of_a_step_comes_from_its_peak(monkeypatch):
         return FakeTraced((factor, batch), 100 + batch * factor)
 
     monkeypatch.setattr(worker, "trace_step", trace_step)
-    one = dataclasses.replace(TINY, steps=("opacus", "auto"), limit=600.0)
-    batches = {name: step["batch"] for name, step in worker.measure_largest(one)["steps"].items()}
+    one = dataclasses.replace(TINY, steps=("opacus", "auto"), limits=(600.0, 1100.0))
+    batches = {name: step["batches"] for name, step in worker.measure_largest(one)["steps"].items()}
     assert list(batches) == ["plain", "opacus", "auto"]
-    assert 495 <= batches["plain"] <= 500
-    assert 49 <= batches["opacus"] == batches["auto"] <= 50
+    assert 495 <= batches["plain"][0] <= 500
+    assert 990 <= batches["plain"][1] <= 1000
+    assert 49 <= batches["opacus"][0] <= 50
+    assert batches["opacus"] == batches["auto"]
 
 
 def test_a_comparison_runs_in_a_process_of_its_own(monkeypatch, tmp_path):
@@ -104,6 +121,52 @@ def test_a_process_that_fails_is_a_result_with_its_last_words(monkeypatch, tmp_p
         child, "command", lambda *_: [sys.executable, "-c", "raise SystemExit('no')"]
     )
     assert child.run(TINY, tmp_path) == {"error": "exit code 1: no"}
+
+
+SLOW = """
+import json, time
+print(json.dumps({"steps": {"plain": {"peak": 1}}}), flush=True)
+print('{"steps": {"pla', end="", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        (SLOW, {"steps": {"plain": {"peak": 1}}}),
+        ("import time; time.sleep(600)", {"error": "nothing was found in time"}),
+    ],
+    ids=["half a line", "nothing"],
+)
+def test_a_comparison_that_takes_too_long_is_stopped(program, found, monkeypatch, tmp_path):
+    monkeypatch.setattr(child, "command", lambda *_: [sys.executable, "-c", program])
+    one = dataclasses.replace(TINY, minutes=0.05)
+    result = child.run(one, tmp_path)
+    assert result == {**found, "stopped": "after 0.05 minutes"}
+    store = Store(tmp_path)
+    store.save(one, result)
+    assert store.done(one)  # it would be stopped again
+    assert not store.done(dataclasses.replace(one, minutes=60.0))
+
+
+def test_whoever_stops_a_worker_has_what_it_found(monkeypatch, capsys):
+    monkeypatch.setattr(worker, "trace_step", lambda task, name: FakeTraced(name, len(name)))
+    one = dataclasses.replace(TINY, steps=("bk", "auto"), budget=0.0, least=1)
+    worker.measure_time(one)
+    lines = [json.loads(line)["steps"] for line in capsys.readouterr().out.splitlines()]
+    assert [list(line) for line in lines] == [["plain"], ["plain", "bk"], ["plain", "bk", "auto"]]
+    assert lines[-1]["auto"]["skipped"] == "no time left"
+
+
+def test_a_run_says_how_long_it_may_take(tmp_path):
+    store = Store(tmp_path)
+    known = dataclasses.replace(TINY, name="known")
+    store.save(known, {"steps": {}, "took": 1150.0})
+    todo = [dataclasses.replace(TINY, budget=20.0), known]
+    text = estimate.describe(todo, store)
+    assert text.startswith("2 comparisons, roughly 20 minutes (")
+    assert "1 of them were timed before), at most 2.0 hours" in text
 
 
 def test_a_missing_environment_says_what_to_run(tmp_path):

@@ -28,7 +28,12 @@ NAMES = {  # of the layer table, and of the traced model
     "beit_large_patch16_224": "beit_large",
     "resnet18": "resnet18",
     "resnet50": "resnet50",
+    "resnet152": "resnet152",
+    "wide_resnet50": "wide_resnet50",
     "vgg11": "vgg11",
+    "vgg16": "vgg16",
+    "densenet121": "densenet121",
+    "convnext_base": "convnext_base",
 }
 
 

@@ -17,7 +17,16 @@ from typing import Any
 import jax
 
 from benchmarks.steps.step_models.beit import beit
-from benchmarks.steps.step_models.convolutional import resnet18, resnet50, vgg11
+from benchmarks.steps.step_models.convnext import convnext_base
+from benchmarks.steps.step_models.convolutional import (
+    resnet18,
+    resnet50,
+    resnet152,
+    vgg11,
+    vgg16,
+    wide_resnet50,
+)
+from benchmarks.steps.step_models.densenet import densenet121
 from benchmarks.steps.step_models.llama import llama
 from benchmarks.steps.step_models.parts import Task, Weights
 from benchmarks.steps.step_models.perceptrons import mlp
@@ -40,7 +49,12 @@ MODELS: dict[str, Callable[..., Task]] = {
     "llama": llama,
     "resnet18": resnet18,
     "resnet50": resnet50,
+    "resnet152": resnet152,
+    "wide_resnet50": wide_resnet50,
     "vgg11": vgg11,
+    "vgg16": vgg16,
+    "densenet121": densenet121,
+    "convnext_base": convnext_base,
 }
 
 

@@ -1,8 +1,9 @@
-"""Convolutional networks: ResNet18, ResNet50 and VGG11, with GroupNorm."""
+"""Convolutional networks: ResNets, wide ones too, and VGG, with GroupNorm."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,12 +13,18 @@ from jax import lax
 from benchmarks.steps.step_models.parts import Params, Task, Weights, cross_entropy, dense
 
 
-def _conv(p: Params, x: jax.Array, stride: int = 1) -> jax.Array:
-    """Convolution and GroupNorm of 32 groups."""
+def bare_conv(
+    kernel: jax.Array, x: jax.Array, stride: int = 1, groups: int = 1, padding: str = "SAME"
+) -> jax.Array:
+    """Convolution without a bias."""
     numbers = ("NHWC", "HWIO", "NHWC")
-    x = lax.conv_general_dilated(
-        x, p["kernel"], (stride, stride), "SAME", dimension_numbers=numbers
+    return lax.conv_general_dilated(
+        x, kernel, (stride, stride), padding, dimension_numbers=numbers, feature_group_count=groups
     )
+
+
+def group_norm(p: Params, x: jax.Array) -> jax.Array:
+    """GroupNorm of 32 groups."""
     n, height, width, channels = x.shape
     grouped = x.reshape(n, height * width, 32, channels // 32)
     mean = grouped.mean((1, 3), keepdims=True)
@@ -26,13 +33,19 @@ def _conv(p: Params, x: jax.Array, stride: int = 1) -> jax.Array:
     return x * p["scale"] + p["bias"]
 
 
-def _max_pool(x: jax.Array, window: int) -> jax.Array:
+def conv(p: Params, x: jax.Array, stride: int = 1) -> jax.Array:
+    """Convolution, then GroupNorm."""
+    return group_norm(p, bare_conv(p["kernel"], x, stride))
+
+
+def max_pool(x: jax.Array, window: int) -> jax.Array:
     size, strides = (1, window, window, 1), (1, 2, 2, 1)
     return lax.reduce_window(x, -jnp.inf, lax.max, size, strides, "SAME")
 
 
 Block = tuple[Params, int]  # parameters and stride
 STAGES = (64, 128, 256, 512)
+VGG_STAGES = (64, 128, 256, 512, 512)
 
 
 def _basic(w: Weights, channels: int, width: int, stride: int) -> tuple[Block, int]:
@@ -43,12 +56,15 @@ def _basic(w: Weights, channels: int, width: int, stride: int) -> tuple[Block, i
     return (params, stride), width
 
 
-def _bottleneck(w: Weights, channels: int, width: int, stride: int) -> tuple[Block, int]:
-    """1 x 1, 3 x 3 with the stride, and 1 x 1 to four times the width."""
+def _bottleneck(
+    w: Weights, channels: int, width: int, stride: int, wide: int = 1
+) -> tuple[Block, int]:
+    """1 x 1, 3 x 3 with the stride, and 1 x 1 to four times the width; `wide` widens the inside."""
+    inside = wide * width
     params = {
-        "reduce": w.conv(1, channels, width),
-        "conv": w.conv(3, width, width),
-        "expand": w.conv(1, width, 4 * width),
+        "reduce": w.conv(1, channels, inside),
+        "conv": w.conv(3, inside, inside),
+        "expand": w.conv(1, inside, 4 * width),
     }
     if channels != 4 * width:
         params["shortcut"] = w.conv(1, channels, 4 * width)
@@ -58,9 +74,9 @@ def _bottleneck(w: Weights, channels: int, width: int, stride: int) -> tuple[Blo
 def _inside(p: Params, x: jax.Array, stride: int) -> jax.Array:
     """What a block adds to its shortcut."""
     if "conv1" in p:
-        return _conv(p["conv2"], jax.nn.relu(_conv(p["conv1"], x, stride)))
-    y = jax.nn.relu(_conv(p["conv"], jax.nn.relu(_conv(p["reduce"], x)), stride))
-    return _conv(p["expand"], y)
+        return conv(p["conv2"], jax.nn.relu(conv(p["conv1"], x, stride)))
+    y = jax.nn.relu(conv(p["conv"], jax.nn.relu(conv(p["reduce"], x)), stride))
+    return conv(p["expand"], y)
 
 
 def _resnet(
@@ -82,10 +98,10 @@ def _resnet(
 
     def loss(params: Params, batch: Any) -> jax.Array:
         x, labels = batch
-        x = _max_pool(jax.nn.relu(_conv(params["stem"], x, 2)), 3)
+        x = max_pool(jax.nn.relu(conv(params["stem"], x, 2)), 3)
         for p, stride in zip(params["blocks"], strides, strict=True):
             y = _inside(p, x, stride)
-            x = jax.nn.relu(y + (_conv(p["shortcut"], x, stride) if "shortcut" in p else x))
+            x = jax.nn.relu(y + (conv(p["shortcut"], x, stride) if "shortcut" in p else x))
         return cross_entropy(dense(params["head"], x.mean((1, 2))), labels)
 
     return Task(loss, params, w.images(batch, size))
@@ -101,9 +117,21 @@ def resnet50(w: Weights, batch: int = 8, size: int = 224) -> Task:
     return _resnet(w, batch, size, _bottleneck, (3, 4, 6, 3))
 
 
-def vgg11(w: Weights, batch: int = 4, size: int = 224) -> Task:
-    """VGG11; its first dense layer has 103 million weights."""
-    widths = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)  # 0: pooling
+def resnet152(w: Weights, batch: int = 4, size: int = 224) -> Task:
+    """ResNet152."""
+    return _resnet(w, batch, size, _bottleneck, (3, 8, 36, 3))
+
+
+def wide_resnet50(w: Weights, batch: int = 4, size: int = 224) -> Task:
+    """Wide ResNet50: inside its blocks twice the channels."""
+    return _resnet(w, batch, size, partial(_bottleneck, wide=2), (3, 4, 6, 3))
+
+
+def _vgg(w: Weights, batch: int, size: int, repeats: tuple[int, ...]) -> Task:
+    """`repeats` convolutions of 3 x 3 before each pooling, then three dense layers."""
+    widths = [
+        n for width, many in zip(VGG_STAGES, repeats, strict=True) for n in [width] * many + [0]
+    ]
     convs, channels = [], 3
     for width in filter(None, widths):
         convs.append(w.conv(3, channels, width))
@@ -118,10 +146,20 @@ def vgg11(w: Weights, batch: int = 4, size: int = 224) -> Task:
         x, labels = batch
         convs = iter(params["convs"])
         for width in widths:
-            x = jax.nn.relu(_conv(next(convs), x)) if width else _max_pool(x, 2)
+            x = jax.nn.relu(conv(next(convs), x)) if width else max_pool(x, 2)
         x = x.reshape(x.shape[0], -1)
         for layer in params["dense"][:-1]:
             x = jax.nn.relu(dense(layer, x))
         return cross_entropy(dense(params["dense"][-1], x), labels)
 
     return Task(loss, params, w.images(batch, size))
+
+
+def vgg11(w: Weights, batch: int = 4, size: int = 224) -> Task:
+    """VGG11; its first dense layer has 103 million weights."""
+    return _vgg(w, batch, size, (1, 1, 2, 2, 2))
+
+
+def vgg16(w: Weights, batch: int = 4, size: int = 224) -> Task:
+    """VGG16."""
+    return _vgg(w, batch, size, (2, 2, 3, 3, 3))
