@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from bk_jax._extras import require
+from bk_jax.mechanisms import AdaptiveClipping
 from bk_jax.privacy import accounting, checks
 from bk_jax.privacy.privacy_plan import PrivacyPlan
 
@@ -30,6 +31,7 @@ def plan(
     max_batch_size: int | str | None = None,
     accountant: str = "pld",
     neighboring_relation: Any = "add_or_remove_one",
+    adaptive: AdaptiveClipping | None = None,
 ) -> PrivacyPlan:
     """The plan with the least noise whose epsilon is at most `target_epsilon`.
 
@@ -53,6 +55,8 @@ def plan(
         multiple of 8 at which truncation costs next to nothing.
       accountant: `"pld"`, `"rdp"` or `"rdp_whole"`; see `PrivacyPlan`.
       neighboring_relation: see `PrivacyPlan`.
+      adaptive: clip norms that follow the gradients'; see `PrivacyPlan`. The budget is for gradient and
+        counts together.
     """
     target = checks.positive("target_epsilon", target_epsilon)
     examples = checks.whole_number("num_examples", num_examples, 1)
@@ -70,7 +74,8 @@ def plan(
         neighboring_relation=neighboring_relation,
         pld_interval=min(max(math.sqrt(GRID_ERROR * target / count), FINEST), COARSEST),
     )
-    return dataclasses.replace(start, noise_multiplier=_calibrate(start, target))
+    found = _calibrate(start, target)
+    return dataclasses.replace(start, noise_multiplier=found, adaptive=adaptive)
 
 
 def _steps(epochs: Any, steps: Any, num_examples: int, batch_size: float) -> int:
