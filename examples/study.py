@@ -104,14 +104,8 @@ def correlated_plan(settings: Settings, num_examples: int) -> privacy.Correlated
     """Banded noise on cyclic Poisson batches: a group's steps cost what DP-SGD's on it cost."""
     bands, size = settings.bands, settings.batch_size
     rounds = max(1, round(settings.epochs * num_examples / size / bands))
-    of_group = privacy.plan(
+    return privacy.plan_correlated(
         target_epsilon=settings.epsilon,
-        delta=settings.delta,
-        num_examples=num_examples,
-        batch_size=bands * size,
-        steps=rounds,
-    )
-    return privacy.CorrelatedPlan(
         noise=mechanisms.BandedToeplitz.square_root(bands),
         participation=mechanisms.CyclicPoisson(
             rounds * bands, groups=bands, sampling_probability=bands * size / num_examples
@@ -119,9 +113,7 @@ def correlated_plan(settings: Settings, num_examples: int) -> privacy.Correlated
         num_examples=num_examples,
         batch_size=size,
         delta=settings.delta,
-        noise_multiplier=of_group.noise_multiplier,
         l2_clip_norm=settings.clip_norm,
-        pld_interval=of_group.pld_interval,
     )
 
 

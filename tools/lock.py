@@ -2,12 +2,12 @@
 
     python tools/lock.py [--upgrade]
 
-requirements.lock is what pyproject.toml declares (dependencies, extras but docs, build requirements),
-and what [tool.lock] pins there without dependencies; requirements-oldest.lock the oldest JAX that is
-allowed, with what the transform's tests need; requirements-gpu.lock the versions of the first, with
-JAX's CUDA plugin; requirements-docs.lock the versions of the first, with what builds the site. pip
-resolves them without installing anything. Without `--upgrade` the versions of the present locks are kept
-where they fit.
+requirements.lock is what pyproject.toml declares (dependencies, extras but docs and mechanisms, build
+requirements), and what [tool.lock] pins there without dependencies; requirements-oldest.lock the oldest
+JAX that is allowed, with what the transform's tests need; requirements-gpu.lock the versions of the
+first, with JAX's CUDA plugin; requirements-docs.lock the versions of the first, with what builds the
+site. pip resolves them without installing anything. Without `--upgrade` the versions of the present
+locks are kept where they fit.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ GPU = [
 ]
 DOCS_LOCK = ROOT / "requirements-docs.lock"
 DOCS_EXTRAS = ("docs", "hlo", "train")
+ELSEWHERE = (
+    "docs",
+    "mechanisms",
+)  # extras with locks of their own: the site's, and tools/peers.py's
 FOLLOWING = (GPU_LOCK, DOCS_LOCK)  # the versions of requirements.lock, where it has them
 PYTHON = "3.11.2"  # Debian 12's; some packages ask for a later 3.11
 HEADER = (
@@ -58,13 +62,13 @@ def pyproject() -> dict[str, Any]:
 
 
 def declared() -> list[str]:
-    """Every requirement that pyproject.toml names, but for the site's."""
+    """Every requirement that pyproject.toml names, but for those that the set-up does without."""
     data = pyproject()
     extras = data["project"]["optional-dependencies"]
     groups = [
         data["build-system"]["requires"],
         data["project"]["dependencies"],
-        *(group for name, group in extras.items() if name != "docs"),
+        *(group for name, group in extras.items() if name not in ELSEWHERE),
     ]
     return sorted({requirement for group in groups for requirement in group})
 

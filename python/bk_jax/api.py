@@ -81,8 +81,9 @@ def dp_value_and_grad(
         1 if n <= R else 0, or a function from norms to factors (it is cut off at R/n).
       pre_clip_scale: what gradients are multiplied by before they are clipped, and the result with
         them: a positive number, or a tree of them that is a prefix of the parameters. They may depend
-        on what is public alone. An array of numbers for the elements of a parameter makes that
-        parameter take the route `"leaf"`. To get back to the size of the gradient, divide the result.
+        on what is public alone. An array of numbers broadcasts to its parameter: one for each row or
+        column of a matrix multiplies what the matrix is multiplied with; any other makes the parameter
+        take the route `"leaf"`. To get back to the size of the gradient, divide the result.
       loss_scale: a power of two that back-propagation starts from in place of 1, for losses in
         float16 whose gradients would underflow. It is undone before norms are taken, so the result is
         that of the loss itself. Do not choose it by the data of a step: that would not be private.

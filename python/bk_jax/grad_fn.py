@@ -20,6 +20,7 @@ from bk_jax.planning.machine_rates import current_rates
 from bk_jax.planning.methods import Method
 from bk_jax.planning.plan import Plan, make_plan
 from bk_jax.planning.routes import force_routes
+from bk_jax.planning.scaled import apart, noted, why_tapped
 from bk_jax.planning.seconds import predict
 from bk_jax.planning.target import planning_rates
 from bk_jax.planning.work import count_work
@@ -32,7 +33,7 @@ from bk_jax.program.sites import find_sites
 from bk_jax.program.trace import Parameters, Signature, Traced, arrays_of, merge_arrays
 from bk_jax.relations import CHANGED, relation_name
 from bk_jax.repeated import repeated
-from bk_jax.scaling import BY_ELEMENT, make_scaling
+from bk_jax.scaling import make_scaling
 from bk_jax.sharding.manual import Manual, check_noise
 from bk_jax.sharding.manual import find as find_manual
 from bk_jax.sharding.mesh_check import check_mesh
@@ -160,10 +161,12 @@ class DPValueAndGrad:
         traced = trace_call(self.loss_fn, self.signature, call)
         found = find_sites(traced.jaxpr, traced.num_leaves)
         forced = force_routes(self.routes, traced.leaves)
-        forced = forced.tapping(clipping.scaling.by_element(), BY_ELEMENT)
+        scales = clipping.scaling.shapes()
+        forced = forced.tapping(why_tapped(found.sites, scales))
         rates = planning_rates(self.device)
-        parts = clipping.parts_of_leaves
-        return traced, make_plan(found, traced.leaves, parts, self.method, forced, rates)
+        parts = apart(clipping.parts_of_leaves, scales)
+        plan = make_plan(found, traced.leaves, parts, self.method, forced, rates)
+        return traced, noted(plan, scales)
 
     def _goes_back_twice(self, traced: Traced) -> bool:
         """Whether the sum comes from a second back-propagation, as the method wants."""

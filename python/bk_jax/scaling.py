@@ -1,8 +1,10 @@
 """Scaling: what each example's gradient is multiplied by before it is clipped.
 
 With one positive number `s` per parameter no gradient is formed for it: the squared norm of what is
-scaled is `s^2` times that of the gradient, and the sum is linear. Numbers that differ within a parameter
-need its gradients example by example: such a parameter takes the route `"leaf"`.
+scaled is `s^2` times that of the gradient, and the sum is linear. Numbers for the rows or the columns
+of a matrix multiply its activations or its output gradients: `diag(r) a^T g = (a diag(r))^T g`, and
+norm and sum are both of what was multiplied. Any other array needs the gradients example by example:
+such a parameter takes the route `"leaf"` (`planning.scaled` decides, `summing.blocks.dense` multiplies).
 """
 
 from __future__ import annotations
@@ -39,9 +41,14 @@ class Scaling:
         """Whether a leaf's elements have numbers of their own."""
         return bool(self.values) and np.ndim(self.values[self.of_leaf[leaf]]) > 0
 
-    def by_element(self) -> tuple[int, ...]:
-        """The leaves whose elements have numbers of their own."""
-        return tuple(i for i in range(len(self.of_leaf)) if self.is_by_element(i))
+    def array_of(self, leaf: int) -> Any:
+        """The array of a leaf whose elements have numbers of their own, else `None`."""
+        return self.values[self.of_leaf[leaf]] if self.is_by_element(leaf) else None
+
+    def shapes(self) -> dict[int, tuple[int, ...]]:
+        """Of the arrays, for the leaves whose elements have numbers of their own."""
+        leaves = filter(self.is_by_element, range(len(self.of_leaf)))
+        return {leaf: np.shape(self.array_of(leaf)) for leaf in leaves}
 
     def parts(self, groups: Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[Part, ...]]:
         """The part of each leaf, and all parts: those of no number first, one for each clip group."""
@@ -62,7 +69,7 @@ class Scaling:
         return self._times(leaf, gradients) if self.is_by_element(leaf) else gradients
 
     def total(self, leaf: int, total: jax.Array) -> jax.Array:
-        """A leaf's clipped sum, scaled unless its gradients were."""
+        """A leaf's clipped sum, scaled unless its gradients or their operands were."""
         if not self.values or self.is_by_element(leaf):
             return total
         return self._times(leaf, total)

@@ -25,7 +25,11 @@ def read_lock(name: str = "requirements.lock") -> dict[str, str]:
 def declared_requirements() -> list[Requirement]:
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
-    groups = [project["dependencies"], *(extras[name] for name in extras if name != "docs")]
+    elsewhere = (
+        "docs",
+        "mechanisms",
+    )  # pinned in requirements-docs.lock, requirements-peers-jax.lock
+    groups = [project["dependencies"], *(extras[n] for n in extras if n not in elsewhere)]
     groups.append(PROJECT["build-system"]["requires"])
     groups.append(PROJECT["tool"]["lock"]["without-dependencies"])
     return [Requirement(text) for group in groups for text in group]
@@ -72,6 +76,13 @@ def test_lock_pins_a_fitting_version_of_everything_declared():
         if not requirement.specifier.contains(lock.get(canonicalize_name(requirement.name), "0"))
     ]
     assert wrong == []
+
+
+def test_the_lock_of_the_peers_has_what_strategies_are_optimized_with():
+    lock = read_lock("requirements-peers-jax.lock")
+    for text in PROJECT["project"]["optional-dependencies"]["mechanisms"]:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(lock[canonicalize_name(requirement.name)])
 
 
 def test_the_lock_of_the_site_follows_the_lock():

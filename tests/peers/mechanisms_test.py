@@ -76,3 +76,32 @@ def test_one_run_bounds_are_theirs():
         expected = auditing._epsilon_one_run_fdp(0.0, canaries, guesses, right, 0.05, 1e-5)
         mu = guesses_mu(right, guesses, canaries=canaries, risk=0.05)
         assert gaussian_epsilon(mu, 1e-5) == pytest.approx(expected, abs=1e-3)
+
+
+def largest_error(noise, who):
+    """Deviation of the noisiest sum, for a sensitivity of 1."""
+    sums = np.cumsum(noise.inverse(who.steps))
+    return np.sqrt(np.max(np.cumsum(sums**2))) * who.sensitivity(noise.strategy(who.steps))
+
+
+def test_optimized_bands_are_theirs_and_better_than_the_square_root():
+    steps, bands = 24, 4
+    who = mechanisms.MinSeparation(steps, bands)
+    noise = mechanisms.BandedToeplitz.optimized(bands, steps, error="max")
+    with jax.enable_x64(True):
+        expected = peer.optimize_banded_toeplitz(steps, bands, reduction_fn=jnp.max)
+    np.testing.assert_allclose(noise.coefficients, expected, rtol=1e-12)
+    root = mechanisms.BandedToeplitz.square_root(bands)
+    assert largest_error(noise, who) < 0.99 * largest_error(root, who)
+
+
+def test_optimized_buffers_are_theirs_and_better_than_independent_noise():
+    limits = {"separation": 8, "max_participations": 2}
+    noise = mechanisms.BufferedToeplitz.optimized(16, **limits, max_buffers=2)
+    with jax.enable_x64(True):
+        expected = buffered_toeplitz.optimize(n=16, min_sep=8, max_participations=2, max_buffers=2)
+        np.testing.assert_allclose(noise.strategy(16), expected.toeplitz_coefs(16), rtol=1e-9)
+    assert 1 <= noise.arrays_stored <= 2
+    who = mechanisms.MinSeparation(16, **limits)
+    independent = mechanisms.BandedToeplitz((1.0,))
+    assert largest_error(noise, who) < 0.9 * largest_error(independent, who)

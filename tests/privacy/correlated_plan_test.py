@@ -52,6 +52,71 @@ def test_replacing_counts_twice():
     assert twice.epsilon() == pytest.approx(epsilon(dp_accounting.GaussianDpEvent(1.0)), rel=1e-3)
 
 
+BUDGET = {"target_epsilon": 3.0, "delta": 1e-4, "num_examples": 1000}
+
+
+@pytest.mark.parametrize(
+    "participation",
+    [
+        mechanisms.SingleParticipation(12),
+        mechanisms.MinSeparation(12, 4),
+        mechanisms.FixedEpochs(12, 4),
+    ],
+)
+def test_a_budget_for_a_whole_run_is_that_of_one_gaussian(participation):
+    """dp_accounting's own calibration of the closed form."""
+    noise = mechanisms.BandedToeplitz.square_root(4)
+    plan = privacy.plan_correlated(
+        noise=noise, participation=participation, batch_size=250, l2_clip_norm=0.5, **BUDGET
+    )
+    assert 3.0 * (1 - 1e-3) <= plan.epsilon() <= 3.0
+    expected = dp_accounting.get_sigma_gaussian(3.0, 1e-4)
+    assert plan.noise_multiplier == pytest.approx(expected, rel=1e-3)
+    assert (plan.noise, plan.participation, plan.l2_clip_norm) == (noise, participation, 0.5)
+
+
+def test_a_budget_for_cyclic_batches_is_that_of_the_steps_of_one_group():
+    """Three groups take 7, 7 and 6 of 20 steps: DP-SGD of 7 steps on batches three times as large."""
+    of_group = privacy.plan(batch_size=150, steps=7, **BUDGET)
+    plan = privacy.plan_correlated(
+        noise=mechanisms.BandedToeplitz.square_root(3),
+        participation=mechanisms.CyclicPoisson(20, groups=3, sampling_probability=0.15),
+        batch_size=50,
+        **BUDGET,
+    )
+    assert plan.noise_multiplier == pytest.approx(of_group.noise_multiplier, rel=1e-6)
+    assert 3.0 * (1 - 1e-3) <= plan.epsilon() <= 3.0
+
+
+def test_a_budget_for_replaced_records_needs_twice_the_noise():
+    once, twice = (
+        privacy.plan_correlated(
+            noise=PLAN.noise, participation=PLAN.participation, batch_size=100,
+            neighboring_relation=relation, **BUDGET,
+        ).noise_multiplier
+        for relation in ("add_or_remove_one", "replace_one")
+    )  # fmt: skip
+    assert twice == pytest.approx(2 * once, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target_epsilon": 0.0}, "target_epsilon must be finite and above 0"),
+        ({"target_epsilon": 1e-9}, "no noise multiplier below 1e"),
+        ({"delta": 0.1}, "delta must be below 1 / num_examples"),
+        (
+            {"noise": mechanisms.BandedToeplitz((1.0, 0.5, 0.7, 0.1))},
+            "is known for examples that come",
+        ),
+    ],
+)
+def test_budgets_that_cannot_be_met(change, message):
+    known = {"noise": PLAN.noise, "participation": PLAN.participation, "batch_size": 100}
+    with pytest.raises(ValueError, match=message):
+        privacy.plan_correlated(**known | BUDGET | change)
+
+
 def test_a_plan_says_what_it_rests_on():
     text = PLAN.describe()
     for part in ("after 8 steps", "MinSeparation(steps=8, separation=3", "stores 0 arrays", "pld"):

@@ -9,8 +9,8 @@ so both together are one Gaussian mechanism, whose multiplier `z` is given by
 
     1 / z^2 = 1 / z_gradient^2 + groups / (2 count_stddev)^2
 
-That is what a plan accounts for: take the plan's multiplier for both, and let `split` say what is left
-for the gradient.
+That is what a plan accounts for: `privacy.PrivacyPlan(..., adaptive=AdaptiveClipping(...))` has the
+multiplier for both, and its `options()` the one that is left for the gradient.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AdaptiveClipping:
     1.0013
 
     Attributes:
-      batch_size: the expected size of a batch, as in the plan.
+      batch_size: the expected size of a batch; a plan with another one is an error.
       quantile: the share of examples that should not be clipped.
       learning_rate: how fast norms move; by at most a factor `exp(learning_rate)`, but for noise.
       count_stddev: deviation of the noise of each count; a twentieth of `batch_size` is usual.
@@ -54,12 +54,18 @@ class AdaptiveClipping:
 
     def __post_init__(self) -> None:
         size = checks.positive("batch_size", self.batch_size)
-        checks.positive("learning_rate", self.learning_rate)
-        checks.whole_number("groups", self.groups, 1)
         if not 0 < checks.positive("quantile", self.quantile) < 1:
             raise ValueError(f"quantile must be between 0 and 1, got {self.quantile}.")
         stddev = size / 20 if self.count_stddev is None else self.count_stddev
-        object.__setattr__(self, "count_stddev", checks.positive("count_stddev", stddev))
+        checked: dict[str, Any] = {
+            "batch_size": size,
+            "quantile": float(self.quantile),
+            "learning_rate": checks.positive("learning_rate", self.learning_rate),
+            "count_stddev": checks.positive("count_stddev", stddev),
+            "groups": checks.whole_number("groups", self.groups, 1),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def combined(self, gradient_multiplier: float) -> float:
         """The multiplier of gradient and counts together, as a plan counts them."""
@@ -86,7 +92,7 @@ class AdaptiveClipping:
     def update(
         self, clip_norm: Any, stats: Stats, *, key: jax.Array, is_padding_example: Any = None
     ) -> Any:
-        """The clip norm, or tree of them, for the next step.
+        """The clip norm, or tree of them, for the next step: `moved` by `votes`.
 
         Args:
           clip_norm: the norm of this step, or a tree of `groups` norms.
@@ -94,28 +100,42 @@ class AdaptiveClipping:
           key: the noise key of the step, the same as for the gradient.
           is_padding_example: as in the call.
         """
-        norms, treedef = jax.tree_util.tree_flatten(clip_norm)
-        if len(norms) != self.groups or stats.norms.ndim != (1 if self.groups == 1 else 2):
-            raise ValueError(
-                f"AdaptiveClipping was made for groups={self.groups}; got {len(norms)} clip norms and "
-                f"norms of shape {stats.norms.shape}."
-            )
-        share = self._share(
-            jnp.stack([jnp.asarray(n) for n in norms]), stats, is_padding_example, key
-        )
-        factor = jnp.exp(-self.learning_rate * (share - self.quantile))
-        moved = [norm * factor[i] for i, norm in enumerate(norms)]
-        return jax.tree_util.tree_unflatten(treedef, moved)
+        votes = self.votes(clip_norm, stats, is_padding_example=is_padding_example)
+        return self.moved(clip_norm, votes, key=key)
 
-    def _share(self, clip_norms: jax.Array, stats: Stats, is_padding: Any, key: Any) -> jax.Array:
-        """The noisy share of unclipped examples, `[groups]`."""
-        norms = stats.norms.reshape(-1, self.groups)
-        votes = jnp.where(norms <= clip_norms, 0.5, -0.5)
-        if is_padding is not None:
-            votes = jnp.where(jnp.asarray(is_padding)[:, None], 0.0, votes)
+    def votes(self, clip_norm: Any, stats: Stats, *, is_padding_example: Any = None) -> jax.Array:
+        """1/2 for every unclipped example and -1/2 for every clipped one, added up, `[groups]`.
+
+        NOT private. For a batch in parts: add up what this returns for each, and call `moved` once.
+        """
+        limits = self._norms(clip_norm)
+        if stats.norms.ndim != (1 if self.groups == 1 else 2):
+            raise self._differs(limits, f" and norms of shape {stats.norms.shape}")
+        votes = jnp.where(stats.norms.reshape(-1, self.groups) <= jnp.stack(limits), 0.5, -0.5)
+        if is_padding_example is not None:
+            votes = jnp.where(jnp.asarray(is_padding_example)[:, None], 0.0, votes)
+        return jnp.sum(votes, axis=0)
+
+    def moved(self, clip_norm: Any, votes: jax.Array, *, key: jax.Array) -> Any:
+        """The clip norm, or tree of them, for the next step, from the votes of a whole batch."""
+        norms = self._norms(clip_norm)
         noise = jax.random.normal(jax.random.fold_in(key, COUNT_TAG), (self.groups,))
-        count = jnp.sum(votes, axis=0) + self._stddev() * noise
-        return count / self.batch_size + 0.5
+        share = (votes + self._stddev() * noise) / self.batch_size + 0.5
+        factor = jnp.exp(-self.learning_rate * (share - self.quantile))
+        new = [norm * factor[i] for i, norm in enumerate(norms)]
+        return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(clip_norm), new)
+
+    def _norms(self, clip_norm: Any) -> list[jax.Array]:
+        norms = [jnp.asarray(norm) for norm in jax.tree_util.tree_leaves(clip_norm)]
+        if len(norms) != self.groups:
+            raise self._differs(norms)
+        return norms
+
+    def _differs(self, norms: list[jax.Array], more: str = "") -> ValueError:
+        return ValueError(
+            f"AdaptiveClipping was made for groups={self.groups}; got {len(norms)} clip norms{more}. "
+            "Pass l2_clip_norm as a tree of that many numbers, one for each group of parameters."
+        )
 
     def _of_counts(self) -> float:
         return self.groups / (2 * self._stddev()) ** 2

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bk_jax.mechanisms import toeplitz
+from bk_jax.mechanisms import optimized, toeplitz
 from bk_jax.noise import add_noise
 from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.sharding.manual import NOT_MANUAL, Manual
@@ -192,8 +192,7 @@ class BandedToeplitz(_Banded, _Recursive):
     """`C` has few bands (BandMF), which sampling can amplify. Keeps the noise of the last steps.
 
     Attributes:
-      coefficients: the first column of `C`, from the diagonal down; such as those of
-        `jax_privacy.matrix_factorization.toeplitz.optimize_banded_toeplitz`.
+      coefficients: the first column of `C`, from the diagonal down.
 
     >>> BandedToeplitz.square_root(3).coefficients
     (1.0, 0.5, 0.375)
@@ -203,6 +202,19 @@ class BandedToeplitz(_Banded, _Recursive):
     def square_root(bands: int) -> BandedToeplitz:
         """The first bands of the square root of the matrix of prefix sums."""
         return BandedToeplitz(tuple(toeplitz.square_root(bands).tolist()))
+
+    @staticmethod
+    def optimized(bands: int, steps: int, *, error: str = "mean") -> BandedToeplitz:
+        """Those of the least error of sums over `steps` steps, by jax_privacy.
+
+        For participations that are at least `bands` steps apart.
+
+        Args:
+          bands: how many.
+          steps: of the run.
+          error: `"mean"` or `"max"`: of the squared errors of the sums up to each step.
+        """
+        return BandedToeplitz(optimized.banded(bands, steps, error))
 
     @property
     def arrays_stored(self) -> int:
@@ -248,6 +260,27 @@ class BufferedToeplitz(_Recursive):
 
     decays: tuple[float, ...]
     scales: tuple[float, ...]
+
+    @staticmethod
+    def optimized(
+        steps: int,
+        *,
+        separation: int = 1,
+        max_participations: int | None = 1,
+        max_buffers: int = 10,
+        error: str = "max",
+    ) -> BufferedToeplitz:
+        """Those of a small error of sums over `steps` steps, by jax_privacy; as few as are worth it.
+
+        Args:
+          steps: of the run.
+          separation: an example takes part at steps at least so far apart.
+          max_participations: how often it takes part; `None`: as often as `separation` allows.
+          max_buffers: how many series there may be.
+          error: `"max"` or `"mean"`: of the squared errors of the sums up to each step.
+        """
+        limits = (separation, max_participations, max_buffers)
+        return BufferedToeplitz(*optimized.buffered(steps, *limits, error))
 
     def __post_init__(self) -> None:
         decays, scales = (tuple(map(float, x)) for x in (self.decays, self.scales))

@@ -34,16 +34,10 @@ class ForcedRoutes:
         """Why a leaf's route is forced."""
         return self.reasons.get(leaf, "asked for")
 
-    def tapping(self, leaves: Sequence[int], reason: str) -> ForcedRoutes:
+    def tapping(self, reasons: Mapping[int, str]) -> ForcedRoutes:
         """The same with further leaves on the route `"leaf"`; an error if another is asked for."""
-        for leaf in leaves:
-            if self.routes.get(leaf, "leaf") != "leaf":
-                raise ValueError(
-                    f"parameter {self.paths[leaf]!r} cannot take the route {self.routes[leaf]!r}: it is "
-                    f'{reason}. Its route is "leaf".'
-                )
-        reasons = dict.fromkeys(leaves, reason)
-        return ForcedRoutes({**self.routes, **dict.fromkeys(leaves, "leaf")}, self.paths, reasons)
+        self.check(reasons)
+        return ForcedRoutes({**self.routes, **dict.fromkeys(reasons, "leaf")}, self.paths, reasons)
 
     def for_block(self, leaves: Sequence[int], kind: str) -> str | None:
         """The route that the user wants for a weight made of `leaves`, if any."""

@@ -8,7 +8,7 @@
 All accounting is done by `dp_accounting` (`pip install "bk_jax[train]"`); bk_jax has no accountant.
 """
 
-from bk_jax.privacy.calibration import plan
+from bk_jax.privacy.calibration import plan, plan_correlated
 from bk_jax.privacy.correlated_plan import CorrelatedPlan
 from bk_jax.privacy.ledger import Ledger, Step, open_ledger
 from bk_jax.privacy.privacy_plan import PrivacyPlan
@@ -28,4 +28,5 @@ __all__ = [
     "open_ledger",
     "open_shared_ledger",
     "plan",
+    "plan_correlated",
 ]

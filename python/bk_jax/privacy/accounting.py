@@ -11,6 +11,7 @@ from bk_jax._extras import require
 from bk_jax.mechanisms.grid import WHOLE_ORDERS
 
 if TYPE_CHECKING:
+    from bk_jax.privacy.correlated_plan import CorrelatedPlan
     from bk_jax.privacy.privacy_plan import PrivacyPlan
 
 LEAST_EPSILON, LARGEST_EPSILON = 1e-4, 1e4  # where a search for epsilon begins and ends
@@ -45,6 +46,13 @@ def accountant(plan: PrivacyPlan) -> Any:
         return dp.rdp.RdpAccountant(neighboring_relation=relation)
     if plan.accountant == "rdp_whole":
         return dp.rdp.RdpAccountant(WHOLE_ORDERS, neighboring_relation=relation)
+    return pld_accountant(plan)
+
+
+def pld_accountant(plan: PrivacyPlan | CorrelatedPlan) -> Any:
+    """A fresh accountant of privacy losses on the plan's grid."""
+    dp = require("dp_accounting", "dp-accounting")
+    relation = dp.NeighboringRelation[plan.neighboring_relation.upper()]
     return dp.pld.PLDAccountant(relation, value_discretization_interval=plan.pld_interval)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bk_jax.checks import choice, positive, whole_number
+from bk_jax.mechanisms import AdaptiveClipping
 
 __all__ = [
     "ACCOUNTANTS",
+    "adaptive",
     "batch_size",
     "choice",
     "delta",
@@ -68,3 +70,20 @@ def supported(accountant: str, relation: str, truncated: bool) -> None:
             "dp_accounting has no Renyi analysis of Poisson batches for neighboring_relation="
             "'replace_one'. Use accountant='pld'."
         )
+
+
+def adaptive(clip: Any, expected: float, noise_multiplier: float) -> None:
+    """Adaptive clipping must be made for the plan's batches, and leave budget for the gradient."""
+    if clip is None:
+        return
+    if not isinstance(clip, AdaptiveClipping):
+        raise TypeError(
+            "adaptive must be a bk_jax.mechanisms.AdaptiveClipping, such as AdaptiveClipping("
+            f"batch_size={expected:g}), got {clip!r}."
+        )
+    if clip.batch_size != expected:
+        raise ValueError(
+            f"adaptive clipping was made for batch_size={clip.batch_size:g}, but the plan has "
+            f"{expected:g}: pass AdaptiveClipping(batch_size={expected:g}, ...)."
+        )
+    clip.split(noise_multiplier)  # an error if nothing is left

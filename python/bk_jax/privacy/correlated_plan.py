@@ -9,13 +9,15 @@ from typing import Any
 from bk_jax._extras import require
 from bk_jax.grad_fn import DPValueAndGrad
 from bk_jax.mechanisms import CorrelatedNoise, CorrelatedRelease, Participation, correlated
-from bk_jax.privacy import checks
+from bk_jax.privacy import accounting, checks
 from bk_jax.relations import relation_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorrelatedPlan:
     """`participation.steps` sums of clipped gradients, with noise that is correlated over the steps.
+
+    `bk_jax.privacy.plan_correlated` finds the noise multiplier for a budget.
 
     >>> from bk_jax import mechanisms
     >>> plan = CorrelatedPlan(
@@ -129,7 +131,5 @@ class CorrelatedPlan:
 
 @functools.lru_cache(maxsize=1024)
 def _epsilon(plan: CorrelatedPlan, steps: int) -> float:
-    dp = require("dp_accounting", "dp-accounting")
-    relation = dp.NeighboringRelation[plan.neighboring_relation.upper()]
-    accountant = dp.pld.PLDAccountant(relation, value_discretization_interval=plan.pld_interval)
+    accountant = accounting.pld_accountant(plan)
     return float(accountant.compose(plan.event(steps)).get_epsilon(plan.delta))

@@ -82,7 +82,8 @@ def check_plan(path: Path, record: Record, plan: Plan | None) -> None:
     """Everything spent must have been spent under one plan."""
     if plan is not None and plan != record.plan:
         saved, new = to_fields(record.plan), to_fields(plan)
-        differing = [f"{k}: {saved[k]} -> {new.get(k)}" for k in saved if saved[k] != new.get(k)]
+        names = [k for k in saved | new if saved.get(k) != new.get(k)]
+        differing = [f"{k}: {saved.get(k)} -> {new.get(k)}" for k in names]
         raise LedgerError(
             f"the plan differs from the one that {path} was started with ({', '.join(differing)}). What "
             "has been spent was spent under that plan: leave plan out to go on with it."

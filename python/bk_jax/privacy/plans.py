@@ -16,6 +16,7 @@ KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         CorrelatedPlan,
+        mechanisms.AdaptiveClipping,
         mechanisms.BandedInverse,
         mechanisms.BandedToeplitz,
         mechanisms.BufferedToeplitz,
@@ -29,14 +30,16 @@ KINDS: dict[str, Any] = {
 
 def to_fields(plan: Plan) -> dict[str, Any]:
     """The plan as names and values; whatever is no `PrivacyPlan` has a "kind" too."""
-    if isinstance(plan, PrivacyPlan):
-        return dataclasses.asdict(plan)
-    return _described(plan)
+    if not isinstance(plan, PrivacyPlan):
+        return _described(plan)
+    fields = dataclasses.asdict(plan)
+    del fields["adaptive"]  # as ledgers were written before there was any
+    return fields if plan.adaptive is None else fields | {"adaptive": _described(plan.adaptive)}
 
 
 def from_fields(fields: Mapping[str, Any]) -> Plan:
     """The plan that `to_fields` described; an error if it makes no sense."""
-    made: Plan = _made(fields) if "kind" in fields else PrivacyPlan(**fields)
+    made: Plan = _made(fields) if "kind" in fields else PrivacyPlan(**_values(fields))
     return made
 
 
@@ -50,10 +53,12 @@ def _described(value: Any) -> dict[str, Any]:
 
 
 def _made(fields: Mapping[str, Any]) -> Any:
-    values = {
-        name: _made(value) if isinstance(value, dict) else value for name, value in fields.items()
-    }
+    values = _values(fields)
     kind = values.pop("kind")
     if kind not in KINDS:
         raise ValueError(f"a plan of the kind {kind!r}, which this version of bk_jax does not know")
     return KINDS[kind](**values)
+
+
+def _values(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _made(x) if isinstance(x, dict) else x for name, x in fields.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from bk_jax.mechanisms import AdaptiveClipping
 from bk_jax.privacy import accounting, checks
 from bk_jax.relations import relation_name
 
@@ -39,6 +40,9 @@ class PrivacyPlan:
         of `dp_accounting.NeighboringRelation`; stored as the name.
       pld_interval: grid of the `"pld"` accountant. A coarse grid is quick and only overstates
         epsilon.
+      adaptive: clip norms that follow the gradients' (`bk_jax.mechanisms.AdaptiveClipping`), from
+        `l2_clip_norm` on. `noise_multiplier` is then that of gradient and counts together, and
+        `options()` has what is left for the gradient; epsilon stays what it is.
     """
 
     num_examples: int
@@ -51,6 +55,7 @@ class PrivacyPlan:
     accountant: str = "pld"
     neighboring_relation: Any = "add_or_remove_one"
     pld_interval: float = 1e-4
+    adaptive: AdaptiveClipping | None = None
 
     def __post_init__(self) -> None:
         num_examples = checks.whole_number("num_examples", self.num_examples, 1)
@@ -70,6 +75,7 @@ class PrivacyPlan:
             checked["max_batch_size"] = checks.max_batch_size(self.max_batch_size, batch_size)
         checks.choice("accountant", self.accountant, checks.ACCOUNTANTS)
         checks.supported(self.accountant, checked["neighboring_relation"], truncated)
+        checks.adaptive(self.adaptive, batch_size, checked["noise_multiplier"])
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -83,11 +89,18 @@ class PrivacyPlan:
         """`"poisson"` or `"truncated poisson"`."""
         return "poisson" if self.max_batch_size is None else "truncated poisson"
 
+    @property
+    def gradient_multiplier(self) -> float:
+        """The noise multiplier of the gradient alone: more than both have, if clipping is adaptive."""
+        if self.adaptive is None:
+            return self.noise_multiplier
+        return self.adaptive.split(self.noise_multiplier)
+
     def options(self) -> dict[str, float]:
-        """The keyword arguments that `bk_jax.dp_value_and_grad` needs."""
+        """The keyword arguments that `bk_jax.dp_value_and_grad` needs, at the first step."""
         return {
             "l2_clip_norm": self.l2_clip_norm,
-            "noise_multiplier": self.noise_multiplier,
+            "noise_multiplier": self.gradient_multiplier,
             "normalize_by": self.batch_size,
         }
 
@@ -118,9 +131,23 @@ class PrivacyPlan:
             f"for data sets that differ by: {self.neighboring_relation.replace('_', ' ')} record\n"
             f"batches: each of {self.num_examples} examples with chance {self.sampling_probability:.4g}"
             f", {self.batch_size:g} expected{cut} ({self.sampling})\n"
-            f"gradients: clipped to norm {self.l2_clip_norm:g}, noise of standard deviation "
-            f"{self.noise_multiplier:.4g} x {self.l2_clip_norm:g} on their sum\n"
+            f"gradients: {self._gradients()}\n"
             f"accounting: dp_accounting, {self.accountant}"
+        )
+
+    def _gradients(self) -> str:
+        if self.adaptive is None:
+            return (
+                f"clipped to norm {self.l2_clip_norm:g}, noise of standard deviation "
+                f"{self.noise_multiplier:.4g} x {self.l2_clip_norm:g} on their sum"
+            )
+        clip = self.adaptive
+        counts = "the count" if clip.groups == 1 else f"each of {clip.groups} counts"
+        return (
+            f"clipped to norms that start at {self.l2_clip_norm:g} and follow the quantile "
+            f"{clip.quantile:g}; noise of standard deviation {self.gradient_multiplier:.4g} x norm on "
+            f"their sum and {clip.count_stddev:.4g} on {counts} of unclipped ones, together a noise "
+            f"multiplier of {self.noise_multiplier:.4g}"
         )
 
     def _count(self, steps: int | None) -> int:

@@ -160,7 +160,8 @@ def _keep(task: Task, book: Book, taps: Any) -> list[Kept]:
     kept = []
     for block in task.plan.blocks:
         with _scope(task, "keep", block.leaves):
-            kept.append(keep(block, book, taps))
+            scale = task.clipping.scaling.array_of(block.leaves[0])
+            kept.append(keep(block, book, taps, scale))
     return kept
 
 

@@ -36,7 +36,15 @@ def correlated_step(
         sums = adding.add_up(state.params, parts, *loss_key(private.grad_fn, step), **kwargs)
         value, stats = summary(sums)
         seen = Seen(stats.size, value, stats.clipped_fraction, stats.nonfinite_count)
-        return update(*state, sums.gradients, step.noise_key, step.number), seen
+        new = update(
+            state.params,
+            state.optimizer_state,
+            state.noise_state,
+            sums.gradients,
+            step.noise_key,
+            step.number,
+        )
+        return new, seen
 
     return take_step
 

@@ -14,11 +14,11 @@ import jax
 
 import bk_jax
 from bk_jax.mechanisms import CorrelatedRelease
-from bk_jax.privacy import CorrelatedPlan, Ledger, Step, checks, open_ledger
+from bk_jax.privacy import CorrelatedPlan, Ledger, PrivacyPlan, Step, checks, open_ledger
 from bk_jax.privacy.plans import Plan
 from bk_jax.sampling import Loader, Sampler, sampler_of
 from bk_jax.sampling.planned import Nobody
-from bk_jax.training import correlated, history, on_grid, steps
+from bk_jax.training import adaptive, correlated, history, on_grid, steps
 from bk_jax.training.averaging import average_of
 from bk_jax.training.canaries import Audit, Canaries, Observer, Without
 from bk_jax.training.checkpoints import Checkpoints, place_of_latest
@@ -44,6 +44,7 @@ class Result(NamedTuple):
         but the next one would exceed that limit, `"interrupted"` when someone asked to stop.
       history: points along the way. Their losses and clipped shares are NOT PRIVATE.
       audit: what canaries show, if there are any. NOT PRIVATE.
+      clip_norms: those of the next step, if clipping is adaptive, else `()`; as private as `params`.
 
     >>> result = Result({"w": 0.0}, (), steps=90, epsilon=2.9, stopped="budget", history=[])
     >>> f"{result.steps} steps, epsilon {result.epsilon}, stopped by {result.stopped}"
@@ -57,6 +58,7 @@ class Result(NamedTuple):
     stopped: str
     history: list[Point]
     audit: Audit | None = None
+    clip_norms: Any = ()
 
 
 def fit(
@@ -94,7 +96,8 @@ def fit(
       params: a tree of arrays; not modified.
       data: a tree of arrays or a map-style data set, as for `bk_jax.sampling.Loader`.
       plan: what may be spent, made by `bk_jax.privacy.plan`. With `max_batch_size`, a step is one
-        compiled program; without it, pass `physical_batch_size`. Or a `bk_jax.privacy.CorrelatedPlan`,
+        compiled program; without it, pass `physical_batch_size`. If it has `adaptive` clipping, clip
+        norms start at `l2_clip_norm` and are part of checkpoints. Or a `bk_jax.privacy.CorrelatedPlan`,
         with `physical_batch_size`: batches are those of `bk_jax.sampling.sampler_of`.
       optimizer: an optax optimizer. With `bk_jax.training.averaged`, the average of the parameters is
         evaluated and returned.
@@ -151,7 +154,8 @@ def fit(
     grad_fn = steps.make_grad_fn(loss_fn, plan, options, loss_kwargs or ())
     private = plan.release(grad_fn) if isinstance(plan, CorrelatedPlan) else None
     grid = None if grid_bits is None else on_grid.check_grid(plan, grad_fn, grid_bits)
-    state = steps.initial_state(optimizer, params, private)
+    clip_norms = adaptive.check_adaptive(plan, grad_fn, grid_bits)
+    state = steps.initial_state(optimizer, params, private, clip_norms)
     fixed = jax.device_put(dict(loss_kwargs or {}))
     folder = Path(directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -167,6 +171,8 @@ def fit(
         recorder = Recorder(plan, folder, points, evaluate, progress, target)
         if grid is not None:
             taking = on_grid.grid_step(grid, optimizer, fixed)
+        elif isinstance(plan, PrivacyPlan) and plan.adaptive is not None:
+            taking = adaptive.adaptive_step(plan.adaptive, grad_fn, optimizer, fixed)
         else:
             taking = _take_step(private, grad_fn, optimizer, fixed, physical_batch_size)
         observer = None
@@ -181,11 +187,11 @@ def fit(
         )
         params = _shown(state)
         found = (params, state.optimizer_state, ledger.steps, ledger.epsilon(), stopped)
-        if observer is None:
-            return Result(*found, recorder.points)
-        shown = observer.result(params, ledger.epsilon(), plan.delta)
-        progress.line(shown.describe())
-        return Result(*found, recorder.points, shown)
+        shown = None
+        if observer is not None:
+            shown = observer.result(params, ledger.epsilon(), plan.delta)
+            progress.line(shown.describe())
+        return Result(*found, recorder.points, shown, state.clip_norms)
 
 
 def steps_within(plan: Plan, epsilon: float | None) -> int:

@@ -13,7 +13,7 @@ from bk_jax.mechanisms import GridRelease, on_grid
 from bk_jax.privacy import Step
 from bk_jax.privacy.plans import Plan
 from bk_jax.sampling import Loader
-from bk_jax.training.steps import Seen, State, TakeStep, loss_key, optimized
+from bk_jax.training.steps import Seen, State, TakeStep, counted, loss_key, optimized, seen_of
 
 
 def check_grid(plan: Plan, grad_fn: Any, bits: int) -> GridRelease:
@@ -42,9 +42,7 @@ def grid_step(private: GridRelease, optimizer: Any, kwargs: Mapping[str, Any]) -
         found = private.clipped_sums(
             params, batch.examples, *others, is_padding_example=batch.is_padding_example, **kwargs
         )
-        size, stats = jnp.sum(~jnp.asarray(batch.is_padding_example)), found.stats
-        counts = (size, found.value * size, stats.clipped_fraction * size, stats.nonfinite_count)
-        return found.sums, counts
+        return found.sums, counted(found, batch.is_padding_example)
 
     @functools.partial(jax.jit, donate_argnames=("optimizer_state", "sums"))
     def update(params: Any, optimizer_state: Any, sums: Any, key: Any) -> State:
@@ -57,9 +55,8 @@ def grid_step(private: GridRelease, optimizer: Any, kwargs: Mapping[str, Any]) -
         for number, batch in enumerate(loader.physical_batches(step.sampling_key)):
             found = part(state.params, batch, others, kwargs, number)
             total = found if total is None else jax.tree_util.tree_map(jnp.add, total, found)
-        sums, (size, loss, clipped, lost) = total
-        count = jnp.maximum(size, 1)
-        seen = Seen(size, loss / count, clipped / count, lost)
-        return update(state.params, state.optimizer_state, sums, step.noise_key), seen
+        sums, counts = total
+        new = update(state.params, state.optimizer_state, sums, step.noise_key)
+        return new, seen_of(counts)
 
     return take_step

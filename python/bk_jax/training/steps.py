@@ -24,12 +24,14 @@ LOSS = 2  # folded into a step's sampling key, for losses that draw random numbe
 class State(NamedTuple):
     """What a step changes, and what a checkpoint holds.
 
-    `noise_state` is empty unless noise is correlated over steps and its kind stores something.
+    `noise_state` is empty unless noise is correlated over steps and its kind stores something,
+    `clip_norms` unless they are adaptive.
     """
 
     params: Any
     optimizer_state: Any
     noise_state: Any = ()
+    clip_norms: Any = ()
 
 
 class Seen(NamedTuple):
@@ -118,6 +120,18 @@ def step_in_parts(grad_fn: Any, optimizer: Any, kwargs: Mapping[str, Any]) -> Ta
     return take_step
 
 
+def counted(found: Any, is_padding: Any) -> Seen:
+    """What was seen of one part of a batch, as sums over its examples; add up those of all parts."""
+    size, stats = jnp.sum(~jnp.asarray(is_padding)), found.stats
+    return Seen(size, found.value * size, stats.clipped_fraction * size, stats.nonfinite_count)
+
+
+def seen_of(sums: Seen) -> Seen:
+    """The means over all examples."""
+    count = jnp.maximum(sums.size, 1)
+    return sums._replace(loss=sums.loss / count, clipped=sums.clipped / count)
+
+
 def optimized(optimizer: Any, grads: Any, optimizer_state: Any, params: Any) -> tuple[Any, Any]:
     """New parameters, and a new state of the optimizer."""
     optax = require("optax", "optax")
@@ -131,7 +145,9 @@ def loss_key(grad_fn: Any, step: Step) -> tuple[jax.Array, ...]:
     return (jax.random.fold_in(step.sampling_key, LOSS),) if takes_key else ()
 
 
-def initial_state(optimizer: Any, params: Any, private: CorrelatedRelease | None = None) -> State:
+def initial_state(
+    optimizer: Any, params: Any, private: CorrelatedRelease | None = None, clip_norms: Any = ()
+) -> State:
     """Copies with fixed types: the caller's arrays stay intact, and all steps share types."""
     if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         raise TypeError(
@@ -140,7 +156,7 @@ def initial_state(optimizer: Any, params: Any, private: CorrelatedRelease | None
         )
     own = _copy(params)
     noise_state = () if private is None else _copy(private.init(own))
-    return State(own, _copy(optimizer.init(own)), noise_state)
+    return State(own, _copy(optimizer.init(own)), noise_state, clip_norms)
 
 
 def rehearse(take_step: TakeStep, state: State, nobody: Loader, noise_key: jax.Array) -> None:

@@ -89,6 +89,10 @@ class DenseUse:
         """Whether `to_weight` moves nothing."""
         return list(self._order) == sorted(self._order)
 
+    def from_weight(self, array: jax.Array, stack: int = 0) -> jax.Array:
+        """Turns `[stack..., *dims of the weight]` into `[stack..., n..., rows..., columns...]`."""
+        return jnp.transpose(array, [*range(stack), *(stack + i for i in self._order)])
+
     def to_weight(self, gradient: jax.Array, stack: Dims = ()) -> jax.Array:
         """Turns `[stack..., n..., rows..., columns...]` into `[stack..., *weight_shape]`."""
         grouped = gradient.reshape(*stack, *self._lengths(self._order))

@@ -20,8 +20,15 @@ from bk_jax.summing.kept import Kept
 _KEEP = {"dense": dense.keep, "conv": conv.keep, "lookup": lookup.keep, "tied": tied.keep}
 
 
-def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
-    """What is kept of a block between the norms and the sums."""
+def keep(
+    block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any], scale: Any = None
+) -> Kept:
+    """What is kept of a block between the norms and the sums.
+
+    A dense block may have an array of scales, for the rows or for the columns of its leaf.
+    """
+    if scale is not None:
+        return dense.keep(block, book, taps, scale)
     return _KEEP[block.kind](block, book, taps)
 
 

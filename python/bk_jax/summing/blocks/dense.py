@@ -170,15 +170,37 @@ def _gradient_of_each(
     return gradients.reshape(shape), *add_up(shards, squares, both.gradient_labels.split())
 
 
-def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Kept:
-    """What is kept of a block of dense sites."""
+def keep(
+    block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any], scale: Any = None
+) -> Kept:
+    """What is kept of a block of dense sites; a scale is for the rows or columns of its one leaf."""
     both = operands(block.sites, book, taps)
+    if scale is not None:
+        both = _scaled(block.sites[0], both, scale)
     if block.route != "store":
         return Dense(block, both)
     left, right, lead = both
     gradients, *squares = _gradient_of_each(left, right, lead=lead)
     weights = to_weight(block.sites[0], gradients, (left.shape[0],))
     return Stored(block, weights, SquaredNorms(*squares))
+
+
+def _scaled(site: Site, both: Operands, scale: Any) -> Operands:
+    """The operands of the scaled gradient: one of them times the scale, in the accumulation dtype.
+
+    Norm and sum are of these operands, so their rounding is no error of the norm.
+    """
+    left, right, lead = both
+    dtype = accumulation_dtype(left.dtype, right.dtype)
+    stack = stack_lengths(site.axes)
+    ndim = len(stack) + len(site.use.weight_shape)
+    spread = jnp.asarray(scale, dtype).reshape((1,) * (ndim - jnp.ndim(scale)) + jnp.shape(scale))
+    spread = site.use.from_weight(spread, len(stack))
+    end = left.ndim - 2  # of the axes n and rows
+    n, rows, columns = spread.shape[:lead], spread.shape[lead:end], spread.shape[end:]
+    if any(size > 1 for size in columns):
+        return Operands(left, right.astype(dtype) * spread.reshape(*n, 1, *columns), lead)
+    return Operands(left.astype(dtype) * spread.reshape(*n, 1, *rows), right, lead)
 
 
 def operands(
