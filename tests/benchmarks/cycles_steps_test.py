@@ -118,3 +118,71 @@ def test_the_command_prints_the_time_of_a_shape(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["cycles", "shape", "16", "100", "768", "3072"])
     command.main()
     assert "| 16, 100, 768, 3072 | ghost norm |" in capsys.readouterr().out
+
+
+# --- calls in common, rows filled up, noise ---
+
+
+def test_equal_layers_share_launches():
+    ours, layer = calls("after", "A100"), Dense(4, 100, 768, 768)
+    for name in ("ghost_norm", "clipped_sum"):
+        one, twelve = (getattr(ours, name)(layer._replace(layers=n)) for n in (1, 12))
+        assert twelve < 12 * one
+    assert steps.launches(layer, 150) == [
+        (layer._replace(layers=64), 2),
+        (layer._replace(layers=22), 1),
+    ]
+    assert steps.launches(layer, 64) == [(layer._replace(layers=64), 1)]
+
+
+def test_many_layers_have_large_tiles():
+    ours = calls("after", "A100")
+    assert ours.kernel("clipped sum", 2, 768, 768, aligned=True).tile == (64, 64)
+    assert ours.kernel("clipped sum", 12, 768, 768, aligned=True).tile == (128, 128)
+
+
+def test_the_code_before_has_a_launch_for_each_layer():
+    old, layer = calls("before", "A100"), Dense(16, 100, 768, 50257)
+    norm, total = steps.private_seconds(old, layer, "ghost", 3)
+    assert norm == pytest.approx(3 * old.ghost_norm(layer))
+    assert total == pytest.approx(3 * old.clipped_sum(layer))
+
+
+def test_gradients_that_are_stored_or_formed_have_norms_of_their_own():
+    ours, layer = calls("after", "A100"), Dense(16, 100, 768, 768)
+    fused = steps.private_seconds(ours, layer, "fused", 5)
+    assert fused == pytest.approx(
+        (5 * ours.direct_norm(layer), ours.clipped_sum(layer._replace(layers=5)))
+    )
+    stored = steps.private_seconds(ours, layer, "store", 5)
+    assert stored == pytest.approx(
+        (5 * ours.direct_norm(layer, written=4.0), 5 * ours.weighted_sum(layer))
+    )
+
+
+def test_long_odd_rows_are_filled_up_once():
+    ours, head = calls("after", "A100"), Dense(16, 100, 768, 50257)
+    assert (head.filled().d, head.filled().p) == (768, 50264)
+    assert Dense(16, 100, 1001, 1000).filled() == Dense(16, 100, 1001, 1000)  # short
+    assert ours.filling(head.filled()) == 0
+    copied = 2 * 16 * 100 * (50257 + 50264) + 8 * 768 * 50257
+    assert ours.filling(head) == pytest.approx(ours.memory(copied) + 2 * ours.gpu.launch)
+    norm, total = steps.private_seconds(ours, head, "ghost", 1)
+    assert norm == pytest.approx(ours.ghost_norm(head.filled()) + ours.filling(head))
+    assert norm + total < ours.ghost_norm(head) + ours.clipped_sum(head)
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_noise_is_arithmetic_and_a_launch_for_each_array(gpu):
+    ours = calls("after", gpu)
+    one, other = ours.noise(10**8, 1), ours.noise(10**8, 101)
+    assert other - one == pytest.approx(100 * ours.gpu.launch)
+    assert one > ours.memory(8e8)
+    assert 100 < ours.kernels["noise"].turn.issued / 16 < 140  # instructions of a value
+    assert calls("before", gpu).noise(10**8) == one
+
+
+def test_arrays_are_weights_and_biases():
+    case = steps.CASES[0]
+    # Two lookups; four dense layers with biases in each of 12 blocks; 25 norms of two arrays.
+    assert steps.arrays(case) == 2 + 12 * 4 * 2 + 25 * 2
