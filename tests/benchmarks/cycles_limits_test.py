@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from support.machine_code import GOOD, assemble
 
 from benchmarks.gpu.cycles import __main__ as command
 from benchmarks.gpu.cycles import compiled, counts, gates, limits, noise, predict, sass
 from benchmarks.gpu.day import predicted
-from support.machine_code import GOOD, assemble
 
 LOOP = "_ZN2bk4cuda12GramKernelINS_8BFloat16ENS0_6TilingILi{}ELi4EEELb{}EEEv"
 EXTRA = "IADD3 R50, R50, 0x1, RZ\n"

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from support.machine_code import GOOD, assemble
 
 from benchmarks.gpu.cycles import architectures, banks, counts, gates, model, opcodes, sass
 from benchmarks.gpu.cycles.loops import loops, steady_path
 from benchmarks.gpu.cycles.traffic import Product, product_work
-from support.machine_code import GOOD, assemble
 
 
 def function(text: str) -> sass.Function:

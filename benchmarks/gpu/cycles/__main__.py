@@ -3,6 +3,8 @@
     python -m benchmarks.gpu.cycles caps                          # of our kernels, before and after
     python -m benchmarks.gpu.cycles ratios                        # of steps of whole models
     python -m benchmarks.gpu.cycles parts --gpu H100              # of those, in milliseconds
+    python -m benchmarks.gpu.cycles causes                        # of those, beside the goals
+    python -m benchmarks.gpu.cycles clusters                      # and as they are not: H100
     python -m benchmarks.gpu.cycles shape 16 1024 768 3072        # of one layer: B T d p
     python -m benchmarks.gpu.cycles code FILE                     # main loops of an archive or a cubin
     python -m benchmarks.gpu.cycles record bazel-bin/custom_calls/cuda    # reads what nvcc made
@@ -18,10 +20,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.gpu.cycles import compiled, document, kernels, limits, predict, tables
+from benchmarks.gpu.cycles import (
+    compiled,
+    document,
+    kernels,
+    limits,
+    predict,
+    tables,
+    tables_of_steps,
+)
 
-NAMES = ("caps", "ratios", "parts", "causes", "shape", "code", "record", "limits", "document", "predict",
-         "occupancy", "gpus", "loops", "noise")  # fmt: skip
+ACTIONS = ("shape", "code", "record", "limits", "document", "predict")
+NAMES = (*ACTIONS, *document.TABLES)
 
 
 def main() -> None:
@@ -53,7 +63,7 @@ def main() -> None:
     elif arguments.table == "document":
         document.write(document.DOCS / "gpu.md")
     elif arguments.table == "parts":
-        print(tables.parts(arguments.gpu, arguments.label))
+        print(tables_of_steps.parts(arguments.gpu, arguments.label))
     else:
         print(document.TABLES[arguments.table]())
 

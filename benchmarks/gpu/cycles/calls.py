@@ -2,8 +2,8 @@
 
 As the code with a main loop calls them: layers of equal shape share a launch for their norms and one for
 their sums; operands of 16 bits whose rows do not begin at multiples of 16 bytes are filled up with zeros
-first, once for both, and then take the kernels of aligned rows; zeros are cut off the sum. Short rows, as
-of 1000 classes, stay as they are.
+first, once for both, and then take the kernels of aligned rows; zeros are cut off the sum. Short rows
+(1000 classes) stay as they are.
 """
 
 from __future__ import annotations
@@ -144,6 +144,13 @@ class Calls(NamedTuple):
         tiles = math.ceil(layer.tokens / kernel.tile[0]) ** 2 * layer.batch
         nbytes = 2.0 * ITEM * layer.batch * layer.tokens * layer.d
         return seconds(kernel, self.gpu, Work(tiles, layer.d, nbytes)) + self.gpu.launch
+
+    def convolution(self, layer: Dense) -> float:
+        """Norm or sum of a convolution as a product of patches, which are gathered: no tensor cores."""
+        kernel = self.kernels["convolution"]
+        down, across = (math.ceil(size / kernel.tile[0]) for size in (layer.d, layer.p))
+        work = Work(layer.batch * down * across, layer.tokens, layer.operand_bytes)
+        return seconds(kernel, self.gpu, work) + self.gpu.launch
 
     def weighted_sum(self, layer: Dense) -> float:
         """Stored gradients, read once."""

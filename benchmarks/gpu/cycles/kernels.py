@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.gpu.cycles import architectures, compiled, noise
+from benchmarks.gpu.cycles import architectures, compiled, gates, limits, noise, opcodes
 from benchmarks.gpu.cycles.compiled import Shape
 from benchmarks.gpu.cycles.counts import Counts
 from benchmarks.gpu.cycles.model import Kernel
+from benchmarks.gpu.cycles.sass import Function
 
 RECORD = Path(__file__).resolve().parents[3] / "docs" / "gpu_kernels.json"
 LARGE, SMALL = 3 * 2 * 128 * 128, 3 * 2 * 64 * 128  # bytes of three stages
@@ -80,6 +82,18 @@ def read(folder: Path) -> dict[str, dict[str, Kernel]]:
     return found
 
 
+def read_loops(functions: Iterable[Function]) -> dict[str, dict[str, list[float]]]:
+    """Instructions for each of a tensor core in the main loops of all dense kernels, by target."""
+    table: dict[str, dict[str, list[float]]] = {}
+    for function in functions:
+        if not any(opcodes.is_tensor(one) for one in function.instructions):
+            continue
+        ratios = [round(gates.per_product(loop), 3) for loop in gates.tensor_loops(function)]
+        row = table.setdefault(limits.name_of(function), {})
+        row[function.architecture] = max(ratios, row.get(function.architecture, ratios))
+    return table
+
+
 def to_json(kernel: Kernel) -> dict[str, Any]:
     """Numbers alone."""
     values = dataclasses.asdict(kernel)
@@ -104,7 +118,15 @@ def record(label: str, folder: Path) -> None:
         gpu: {key: to_json(kernel) for key, kernel in sorted(kernels.items())}
         for gpu, kernels in read(folder).items()
     }
+    if label == "after":
+        whole["loops"] = read_loops(compiled.in_folder(folder))
     RECORD.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
+
+
+def recorded_loops() -> dict[str, dict[str, list[float]]]:
+    """What `read_loops` found in the code as it is."""
+    found: dict[str, dict[str, list[float]]] = json.loads(RECORD.read_text())["loops"]
+    return found
 
 
 def labels() -> tuple[str, ...]:

@@ -19,13 +19,14 @@ from benchmarks.gpu.cycles import gates, opcodes
 from benchmarks.gpu.cycles.sass import Function
 
 ROOM = 1.05
-# Those on the main loop of 16-bit elements: a tiling, and whether all rows are aligned, are in their names.
+# On the main loop of 16-bit elements: a tiling, and whether all rows are aligned, are in their names.
 LOOP_KERNELS = ("GramKernel", "ProductTilesKernel", "ScaledProductsKernel")
 FLOAT32_KERNELS = ("GhostKernel", "ProductKernel", "ScaledRowsKernel")
 
-# What is above three, and why. Gram tiles are taken out of the tensor core after every chunk of 64 terms,
-# for the bound. Clipped sums look for the next example. Small tiles have half the products for the same
-# copies. Rows that are not aligned are shifted in registers. float32 is split into two tf32 numbers.
+# What is above three, and why. Gram tiles leave the tensor core after every chunk of 64 terms, for the
+# bound. ptxas writes other code for sm_120, and for small tiles on sm_100. Small tiles have half the
+# products for the same copies. Rows that are not aligned are shifted in registers. float32 is split into
+# two tf32 numbers.
 MOST: dict[str, dict[str, float]] = {
     "GhostKernel": {"sm_100": 7.5, "sm_120": 7.6, "sm_80": 7.1, "sm_90a": 7.6},
     "GramKernel": {"sm_100": 3.8, "sm_120": 4.5, "sm_80": 3.6, "sm_90a": 4.3},
@@ -156,9 +157,9 @@ def measured(functions: Iterable[Function]) -> dict[str, dict[str, float]]:
     """A table of limits above three, from machine code."""
     table: dict[str, dict[str, float]] = {}
     for function in functions:
-        ratios = [gates.per_product(loop) for loop in gates.tensor_loops(function)]
-        if not any(opcodes.is_tensor(one) for one in function.instructions) or not ratios:
+        if not any(opcodes.is_tensor(one) for one in function.instructions):
             continue
+        ratios = [gates.per_product(loop) for loop in gates.tensor_loops(function)]
         row = table.setdefault(name_of(function), {})
         worst = max(ratios)
         limit = math.ceil(10 * ROOM * worst) / 10 if worst > gates.MOST_INSTRUCTIONS else 0.0

@@ -3,8 +3,8 @@
     python -m benchmarks.gpu.cycles predict        # out/gpu-cycles/predicted.json
 
 Rows as `benchmarks/gpu/day/predicted.py` reads them. Operations are those of the sweep that the model
-has kernels of, one layer at a time and rows as they are: nothing is padded. Elements are of 16 bits, those
-of noise float32.
+has kernels of, one layer at a time and rows as they are: nothing is padded. Elements are of 16 bits,
+those of noise float32.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ share of the peak (0.65 on an A100, 0.6 on others: an assumption), and those of 
 step has the same but for the gradients of weights; in their place come norms and clipped sums of our
 kernels, by the model, by the route that the planner chooses for each layer; the cross term of a tied
 table; and noise, a launch for each array. Elementwise work, which both steps have, is left out, so the
-ratios are rather too large. A convolution that is one product (patches) counts as a dense layer.
+ratios are rather too large. A convolution (BEiT's patches) has norm and sum by the kernel that gathers.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class Step(NamedTuple):
     noise: float
     replaced: float
     routes: dict[str, str]
+    cross: float = 0.0  # of a tied table, among the norms
 
     @property
     def ratio(self) -> float:
@@ -153,21 +154,28 @@ def predict(case: Case, calls: Calls) -> Step:
     gpu = calls.gpu
     attention = 12.0 * case.batch * case.blocks * case.tokens**2 * case.width
     plain = library_seconds(attention, gpu)
-    norms = sums = replaced = 0.0
+    norms = sums = replaced = crosses = 0.0
     routes = {}
     for layer, tokens in products_of(case):
         one = Dense(case.batch, tokens, layer.d, layer.p)
         gradient = library_seconds(2.0 * case.batch * tokens * layer.d * layer.p, gpu)
         route = planned_route(layer, tokens, gpu)
-        norm, total = private_seconds(calls, one, route, layer.count)
+        if layer.kind == "conv":
+            route, norm = "convolution", layer.count * calls.convolution(one)
+            total = norm
+        else:
+            norm, total = private_seconds(calls, one, route, layer.count)
         cross = calls.tied_cross(one) if layer.tied else 0.0
         plain += layer.count * 3 * gradient
         replaced += layer.count * gradient
         norms += norm + cross
+        crosses += cross
         sums += total
         routes[layer.name] = route
     noise = calls.noise(parameters(case), arrays(case))
-    return Step(*(1e3 * part for part in (plain, norms, sums, noise, replaced)), routes)
+    return Step(
+        *(1e3 * part for part in (plain, norms, sums, noise, replaced)), routes, 1e3 * crosses
+    )
 
 
 def all_steps(label: str, gpu: str) -> list[tuple[Case, Step]]:

@@ -1,13 +1,13 @@
 """Device seconds: what a layer takes on a GPU by its data sheet, as in `layer_seconds` by rates.
 
-Our kernels compute whole tiles, of 128 x 128 or of 64 x 64 by the shape (`tile_side`): 100 tokens cost as
-much as 128, and in the upper half of a Gram matrix 2.4 times what they need. Operands are read while
-others are multiplied, results are written once their product is done. One share of the peak stands for
-all kernels, XLA's and ours, and for memory: until somebody measures, what counts is their relation.
+Our kernels compute whole tiles, of 128 x 128 or of 64 x 64 by the shape (`tile_side`): 100 tokens cost
+as much as 128, and in the upper half of a Gram matrix 2.4 or 3.2 times what they need. Operands are read
+while others are multiplied, results are written once their product is done. One share of the peak stands
+for all kernels, XLA's and ours, and for memory: until somebody measures, what counts is their relation.
 
 Kernels load 16 bytes at a time. Long rows of 16-bit elements that do not start at multiples of 16 bytes,
-as GPT2's 50257 words, are copied with zeros at their ends first, once for norm and sum, and the zeros are
-cut off the sum. In float32 they take a load for each element, in every tile that reads it.
+as GPT2's 50257 words, are copied with zeros at their ends first, once for norm and sum, and the zeros
+are cut off the sum. In float32 they take a load for each element, in every tile that reads it.
 
 Layers of one shape share launches, which is counted for whole plans, not here.
 """
