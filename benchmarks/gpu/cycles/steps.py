@@ -136,10 +136,11 @@ def private_seconds(calls: Calls, layer: Dense, route: str, count: int) -> tuple
 
 
 def launches(layer: Dense, count: int) -> list[tuple[Dense, int]]:
-    """What one launch has of equal layers, and how many such launches."""
-    full, rest = divmod(count, MOST_LAYERS)
-    both = [(layer._replace(layers=MOST_LAYERS), full), (layer._replace(layers=rest), 1)]
-    return [(launched, times) for launched, times in both if launched.layers and times]
+    """What one launch has of equal layers, and how many such launches: parts of about one size."""
+    parts = math.ceil(count / MOST_LAYERS)
+    small, larger = divmod(count, parts)
+    both = ((small, parts - larger), (small + 1, larger))
+    return [(layer._replace(layers=size), times) for size, times in both if times]
 
 
 def planned_route(layer: layers.Layer, tokens: int, gpu: Architecture) -> str:
