@@ -89,6 +89,7 @@ soak: setup ## 10,000 steps of fit with kills, full disks and wrong clocks, then
 	@$(PY) -m benchmarks.soak.threads $(THREADS)
 
 gpu-day: setup ## all that needs a GPU, and one report in out/gpu-day; REHEARSE=1 without one, GPU_DAY="--quick" in an hour
+	@$(PY) -m benchmarks.gpu.cycles predict
 	@$(PY) -m benchmarks.gpu.day.run $(if $(REHEARSE),--rehearse) $(GPU_DAY)
 
 docs: setup ## build the site into build/docs/html, in an environment of its own (.venv-docs, 1 GB); DOCS=--shots adds pictures

@@ -1,5 +1,6 @@
 """Plans for devices: routes change where their data sheets say, and for the device that is meant."""
 
+import pathlib
 import types
 
 import jax
@@ -8,9 +9,10 @@ import pytest
 
 import bk_jax
 from bk_jax import _compat
+from bk_jax.planning import device_seconds
 from bk_jax.planning.cost import LayerCost
 from bk_jax.planning.default_rates import AVX512, nominal_rates
-from bk_jax.planning.device_seconds import SHARE, padded, route_seconds
+from bk_jax.planning.device_seconds import SHARE, padded, route_seconds, tile_side
 from bk_jax.planning.devices import DEVICES, find_device
 from bk_jax.planning.fastest import fastest_route
 from bk_jax.planning.target import gpu_kind, planning_rates
@@ -40,6 +42,27 @@ def test_the_cpu_changes_elsewhere():
     assert fastest_route(LayerCost(1, 450, 768, 768), nominal_rates("A100")).route == "ghost"
 
 
+@pytest.mark.parametrize(
+    ("copies", "rows", "columns", "itemsize", "side"),
+    [(216, 100, 100, 2, 128), (215, 100, 100, 2, 64), (54, 129, 200, 2, 128), (1000, 64, 4096, 2, 64),
+     (1000, 65, 65, 2, 128), (1000, 4096, 4096, 4, 64)],
+)  # fmt: skip
+def test_tiles_have_the_side_of_the_kernels(copies, rows, columns, itemsize, side):
+    """As TileSide in custom_calls/cuda/tiling.h; float32 has small ones."""
+    assert tile_side(copies, rows, columns, itemsize) == side
+
+
+def test_numbers_of_the_kernels_are_those_of_their_headers():
+    folder = pathlib.Path(__file__).parents[2] / "custom_calls" / "cuda"
+    text = (folder / "tiling.h").read_text() + (folder / "clipped_gemm.cu").read_text()
+    for name, value in {
+        "kLargeSide": device_seconds.LARGE, "kSmallSide": device_seconds.SMALL,
+        "enough_large_tiles": device_seconds.ENOUGH_LARGE, "kMaxShares": device_seconds.MOST_SHARES,
+        "kMinRows": device_seconds.LEAST_ROWS,
+    }.items():  # fmt: skip
+        assert f"{name} = {value};" in text
+
+
 def test_tokens_cost_whole_tiles():
     device = find_device("A100")
 
@@ -54,28 +77,41 @@ def test_tokens_cost_whole_tiles():
     assert norm(layers[0]) == pytest.approx(norm(layers[2]), rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["H100", "B200"])
-def test_rows_that_are_not_aligned_are_loaded_element_by_element(kind):
-    """GPT2's head: a Gram matrix of 1024 tokens needs fewer flops than gradients, and more loads."""
+@pytest.mark.parametrize("kind", ["A100", "H100", "B200"])
+def test_rows_that_are_not_aligned_have_the_route_of_others(kind):
+    """GPT2's head of 1024 tokens, in 16 bits filled up to whole vectors of eight."""
 
     def choice(words, itemsize):
         cost = LayerCost(1, 1024, 768, words, kept_itemsize=itemsize)
         return fastest_route(cost, nominal_rates(kind)).route
 
-    assert choice(50257, 2) == "fused"
-    assert choice(50264, 2) == "ghost"  # whole vectors of eight
+    assert choice(50257, 2) == choice(50264, 2) == "ghost"
     assert choice(50257, 4) == choice(50260, 4) == "store"
 
 
-@pytest.mark.parametrize(("d", "p"), [(4096, 4097), (4097, 4096)])
-def test_a_product_takes_as_long_as_its_loads(d, p):
+@pytest.mark.parametrize(("route", "gradients"), [("ghost", 1), ("fused", 1), ("store", 8)])
+def test_filling_rows_up_costs_a_copy(route, gradients):
+    """The copy of the rows, gradients without their zeros, and two launches."""
+    device = find_device("H100")
+    sizes = [(1024, 768, words) for words in (50257, 50264)]
+    odd, even = (
+        route_seconds(LayerCost(1, *size, kept_itemsize=2), route, 8, device) for size in sizes
+    )
+    moved = 2 * 8 * 1024 * 2 * 50257 + 2 * gradients * 4 * 768 * 50257
+    wanted = moved / (SHARE * device.memory) + 2 * device.launch
+    assert odd - even == pytest.approx(wanted, rel=1e-2)
+    short = (route_seconds(LayerCost(1, 1024, 768, p, kept_itemsize=2), route, 8, device)
+             for p in (1001, 1008))  # fmt: skip
+    assert next(short) <= next(short)
+
+
+def test_a_product_takes_as_long_as_its_loads():
     device = find_device("B200")
     aligned, single = (
-        route_seconds(LayerCost(1, 1024, *sizes, kept_itemsize=2), "fused", 8, device)
-        for sizes in ((4096, 4160), (d, p))
+        route_seconds(LayerCost(1, 1024, size, size), "fused", 8, device) for size in (4160, 4097)
     )
-    loads = 8 * 1024 * 4096 * 4160 / 64  # every element for each of the tiles beside it
-    written = 4 * d * p / (SHARE * device.memory)
+    loads = 2 * 8 * 1024 * 4160 * 4160 / 64  # every element for each of the tiles beside it
+    written = 4 * 4097**2 / (SHARE * device.memory)
     assert single - written == pytest.approx(2 * (loads / device.loads / SHARE + device.launch))
     assert single > 1.5 * aligned
 

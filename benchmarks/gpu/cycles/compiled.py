@@ -56,6 +56,12 @@ def functions(path: Path, *options: str) -> Iterator[Function]:
     return sass.functions(text)
 
 
+def in_folder(folder: Path) -> Iterator[Function]:
+    """All kernels in the archives of a folder."""
+    for path in sorted(folder.glob("lib*_device.a")):
+        yield from functions(path)
+
+
 def usage(path: Path, *options: str) -> dict[str, tuple[int, int]]:
     """Registers and static bytes of shared memory of every kernel."""
     text = dump(path, "-res-usage", *options)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.gpu.cycles import opcodes
-from benchmarks.gpu.cycles.loops import loops, main, steady_path
+from benchmarks.gpu.cycles.loops import Loop, loops, main, steady_path
 from benchmarks.gpu.cycles.sass import Block, Function, Instruction, basic_blocks
 
 VECTOR = 16  # bytes of a load that counts as one of the fast way
@@ -89,7 +89,20 @@ def main_loops(function: Function) -> list[tuple[Instruction, ...]]:
     chosen = main(found, tensor_weight(blocks)) or main(
         found, lambda name: sum(one.base == "FFMA" for one in blocks[name].instructions)
     )
-    return [steady_path(blocks, loop, worth) for loop in chosen]
+    return [usual_way(blocks, loop) for loop in chosen]
+
+
+def usual_way(blocks: dict[int, Block], loop: Loop) -> tuple[Instruction, ...]:
+    """Of a long run; where operands are copied asynchronously, other loads are of rare ends.
+
+    Those of clipped sums read factors where an example ends, to find the next one.
+    """
+    body = [one for name in loop.body for one in blocks[name].instructions]
+    if not any(one.base == "LDGSTS" for one in body):
+        return steady_path(blocks, loop, worth)
+    return steady_path(
+        blocks, loop, lambda one: worth(one) if one.base != "LDG" else (0.0, 0.0, 0.0, -1.0)
+    )
 
 
 def worth(one: Instruction) -> tuple[float, ...]:

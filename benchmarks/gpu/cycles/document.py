@@ -8,7 +8,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from benchmarks.gpu.cycles import steps, tables
+from benchmarks.gpu.cycles import steps, tables, tables_of_steps
 from bk_jax import palette
 
 mpl.use("Agg")
@@ -18,7 +18,10 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 BLOCK = re.compile(r"(<!-- cycles: (\w+) -->\n).*?(<!-- cycles: end -->)", flags=re.DOTALL)
 TABLES = {
     "gpus": tables.sources, "caps": tables.caps, "occupancy": tables.occupancies,
-    "shapes": tables.shapes, "ratios": tables.ratios, "parts": lambda: tables.parts("A100"),
+    "shapes": tables.shapes, "loops": tables.main_loops, "noise": tables.noises,
+    "ratios": tables_of_steps.ratios, "parts": lambda: tables_of_steps.parts("A100"),
+    "causes": tables_of_steps.causes, "clusters": tables_of_steps.clusters,
+    "convolutions": tables_of_steps.convolutions,
 }  # fmt: skip
 
 

@@ -2,11 +2,13 @@
 
 | gate | |
 |---|---|
-| `instructions` | at most three instructions for each of a tensor core |
+| `instructions` | at most three instructions for each of a tensor core, or what `limits` says |
 | `copies` | operands come by asynchronous copies (LDGSTS, TMA) and by matrices (LDSM), or warp groups |
 | `generic` | no load or store that looks up its address space |
 | `division` | no division of whole numbers |
 | `banks` | no access of shared memory in more than two turns beyond its size, where that is known |
+
+What is let through, and why, is in `limits`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from benchmarks.gpu.cycles import banks, counts, opcodes
-from benchmarks.gpu.cycles.loops import Loop, loops, main, steady_path
+from benchmarks.gpu.cycles.loops import Loop, loops, main
 from benchmarks.gpu.cycles.sass import Block, Function, Instruction, basic_blocks
 
 MOST_INSTRUCTIONS = 3.0
@@ -39,7 +41,7 @@ def tensor_loops(function: Function) -> list[MainLoop]:
 
     return [
         MainLoop(
-            steady_path(blocks, loop, counts.worth),
+            counts.usual_way(blocks, loop),
             _body(blocks, loop),
             tuple(one for one in instructions if one.address < loop.header),
             instructions,
@@ -52,10 +54,15 @@ def _body(blocks: dict[int, Block], loop: Loop) -> tuple[Instruction, ...]:
     return tuple(one for name in sorted(loop.body) for one in blocks[name].instructions)
 
 
-def instructions(loop: MainLoop) -> str:
+def per_product(loop: MainLoop) -> float:
+    """Instructions for each of a tensor core."""
+    return counts.count(loop.way).per_product
+
+
+def instructions(loop: MainLoop, most: float = MOST_INSTRUCTIONS) -> str:
     """Empty, or what is wrong."""
-    ratio = counts.count(loop.way).per_product
-    return f"{ratio:.1f} instructions for each product" if ratio > MOST_INSTRUCTIONS else ""
+    ratio = per_product(loop)
+    return f"{ratio:.2f} instructions for each product, at most {most:g}" if ratio > most else ""
 
 
 def copies(loop: MainLoop) -> str:
@@ -108,10 +115,11 @@ GATES: dict[str, Callable[[MainLoop], str]] = {
 }
 
 
-def problems(function: Function) -> dict[str, str]:
+def problems(function: Function, most: float = MOST_INSTRUCTIONS) -> dict[str, str]:
     """What is wrong with a kernel, by gate; empty texts where nothing is."""
     found = tensor_loops(function)
     texts = {name: [gate(loop) for loop in found] for name, gate in GATES.items()}
+    texts["instructions"] = [instructions(loop, most) for loop in found]
     return {
         name: "; ".join(sorted({text for text in parts if text})) for name, parts in texts.items()
     }

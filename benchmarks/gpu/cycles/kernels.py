@@ -9,16 +9,22 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.gpu.cycles import architectures, compiled
+from benchmarks.gpu.cycles import architectures, compiled, gates, limits, noise, opcodes
 from benchmarks.gpu.cycles.compiled import Shape
 from benchmarks.gpu.cycles.counts import Counts
 from benchmarks.gpu.cycles.model import Kernel
+from benchmarks.gpu.cycles.sass import Function
 
 RECORD = Path(__file__).resolve().parents[3] / "docs" / "gpu_kernels.json"
 LARGE, SMALL = 3 * 2 * 128 * 128, 3 * 2 * 64 * 128  # bytes of three stages
+
+
+# The same source in both states, read once: as `after`.
+UNCHANGED = ("noise",)
 
 
 class Entry(NamedTuple):
@@ -57,6 +63,7 @@ ENTRIES = (
     _square("clipped sum, f32", r"ScaledRowsKernelIf", 3),
     _square("tied cross term", r"TilesKernelINS_8BFloat16.*TiedCrossShape", warps=8),
     _square("convolution", r"ConvTileKernelINS_8BFloat16", warps=8),
+    Entry("noise", r"14GaussianKernelIf", Shape("noise", (128, 16), 4)),  # threads, values of each
 )
 
 
@@ -69,9 +76,22 @@ def read(folder: Path) -> dict[str, dict[str, Kernel]]:
             for function in compiled.functions(path, "-arch", gpu.target):
                 for entry in ENTRIES:
                     if re.search(entry.pattern, function.name):
-                        kernel = compiled.read_kernel(function, entry.shape, used[function.name])
+                        reader = noise if entry.key == "noise" else compiled
+                        kernel = reader.read_kernel(function, entry.shape, used[function.name])
                         found[gpu.name][entry.key] = kernel
     return found
+
+
+def read_loops(functions: Iterable[Function]) -> dict[str, dict[str, list[float]]]:
+    """Instructions for each of a tensor core in the main loops of all dense kernels, by target."""
+    table: dict[str, dict[str, list[float]]] = {}
+    for function in functions:
+        if not any(opcodes.is_tensor(one) for one in function.instructions):
+            continue
+        ratios = [round(gates.per_product(loop), 3) for loop in gates.tensor_loops(function)]
+        row = table.setdefault(limits.name_of(function), {})
+        row[function.architecture] = max(ratios, row.get(function.architecture, ratios))
+    return table
 
 
 def to_json(kernel: Kernel) -> dict[str, Any]:
@@ -98,7 +118,15 @@ def record(label: str, folder: Path) -> None:
         gpu: {key: to_json(kernel) for key, kernel in sorted(kernels.items())}
         for gpu, kernels in read(folder).items()
     }
+    if label == "after":
+        whole["loops"] = read_loops(compiled.in_folder(folder))
     RECORD.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
+
+
+def recorded_loops() -> dict[str, dict[str, list[float]]]:
+    """What `read_loops` found in the code as it is."""
+    found: dict[str, dict[str, list[float]]] = json.loads(RECORD.read_text())["loops"]
+    return found
 
 
 def labels() -> tuple[str, ...]:
@@ -110,4 +138,5 @@ def labels() -> tuple[str, ...]:
 def recorded(label: str, gpu: str) -> dict[str, Kernel]:
     """The kernels of `before` or `after` for a GPU, by key."""
     whole = json.loads(RECORD.read_text())
-    return {key: from_json(values) for key, values in whole[label][gpu].items()}
+    same = {key: whole["after"][gpu][key] for key in UNCHANGED if key in whole["after"][gpu]}
+    return {key: from_json(values) for key, values in {**same, **whole[label][gpu]}.items()}

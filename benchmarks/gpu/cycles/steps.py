@@ -4,8 +4,8 @@ The plain step is its matrix products: forward, and the gradients of inputs and 
 share of the peak (0.65 on an A100, 0.6 on others: an assumption), and those of attention. The private
 step has the same but for the gradients of weights; in their place come norms and clipped sums of our
 kernels, by the model, by the route that the planner chooses for each layer; the cross term of a tied
-table; and noise. Elementwise work, which both steps have, is left out, so the ratios are rather too
-large. A convolution that is one product (patches) counts as a dense layer.
+table; and noise, a launch for each array. Elementwise work, which both steps have, is left out, so the
+ratios are rather too large. A convolution (BEiT's patches) has norm and sum by the kernel that gathers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from benchmarks.gpu.cycles import architectures, kernels
 from benchmarks.gpu.cycles.architectures import Architecture
-from benchmarks.gpu.cycles.calls import Calls, Dense
+from benchmarks.gpu.cycles.calls import MOST_LAYERS, Calls, Dense
 from benchmarks.paper.complexity import layers
 from bk_jax.planning.cost import LayerCost
 from bk_jax.planning.default_rates import nominal_rates
@@ -87,6 +87,7 @@ class Step(NamedTuple):
     noise: float
     replaced: float
     routes: dict[str, str]
+    cross: float = 0.0  # of a tied table, among the norms
 
     @property
     def ratio(self) -> float:
@@ -109,18 +110,37 @@ def parameters(case: Case) -> int:
     return layers.count_parameters(model).total
 
 
+def arrays(case: Case) -> int:
+    """Weights and biases: each has a stream of noise."""
+    model = LLAMA if case.model == "llama-1b" else layers.read(case.model)
+    return sum(one.count * (1 + one.bias) for one in model.layers if not one.tied)
+
+
 def library_seconds(flops: float, gpu: Architecture) -> float:
     """A product of XLA's."""
     return flops / (LIBRARY_SHARE[gpu.name] * gpu.peak_flops) + gpu.launch
 
 
-def private_seconds(calls: Calls, layer: Dense, route: str) -> tuple[float, float]:
-    """Norms and sums of one layer by a route."""
-    if route == "ghost":
-        return calls.ghost_norm(layer), calls.clipped_sum(layer)
+def private_seconds(calls: Calls, layer: Dense, route: str, count: int) -> tuple[float, float]:
+    """Norms and sums of `count` equal layers by a route."""
+    whole = layer.filled() if calls.has_main_loop else layer
+    added = count * calls.filling(layer)
+    if route == "store":
+        norm, total = calls.direct_norm(whole, written=4.0), calls.weighted_sum(whole)
+        return count * norm + added, count * total
+    together = launches(whole, count) if calls.has_main_loop else [(whole, count)]
+    sums = sum(times * calls.clipped_sum(launched) for launched, times in together)
     if route == "fused":
-        return calls.direct_norm(layer), calls.clipped_sum(layer)
-    return calls.direct_norm(layer, written=4.0), calls.weighted_sum(layer)
+        return count * calls.direct_norm(whole) + added, sums
+    return sum(times * calls.ghost_norm(launched) for launched, times in together) + added, sums
+
+
+def launches(layer: Dense, count: int) -> list[tuple[Dense, int]]:
+    """What one launch has of equal layers, and how many such launches: parts of about one size."""
+    parts = math.ceil(count / MOST_LAYERS)
+    small, larger = divmod(count, parts)
+    both = ((small, parts - larger), (small + 1, larger))
+    return [(layer._replace(layers=size), times) for size, times in both if times]
 
 
 def planned_route(layer: layers.Layer, tokens: int, gpu: Architecture) -> str:
@@ -135,21 +155,28 @@ def predict(case: Case, calls: Calls) -> Step:
     gpu = calls.gpu
     attention = 12.0 * case.batch * case.blocks * case.tokens**2 * case.width
     plain = library_seconds(attention, gpu)
-    norms = sums = replaced = 0.0
+    norms = sums = replaced = crosses = 0.0
     routes = {}
     for layer, tokens in products_of(case):
         one = Dense(case.batch, tokens, layer.d, layer.p)
         gradient = library_seconds(2.0 * case.batch * tokens * layer.d * layer.p, gpu)
         route = planned_route(layer, tokens, gpu)
-        norm, total = private_seconds(calls, one, route)
+        if layer.kind == "conv":
+            route, norm = "convolution", layer.count * calls.convolution(one)
+            total = norm
+        else:
+            norm, total = private_seconds(calls, one, route, layer.count)
         cross = calls.tied_cross(one) if layer.tied else 0.0
         plain += layer.count * 3 * gradient
         replaced += layer.count * gradient
-        norms += layer.count * norm + cross
-        sums += layer.count * total
+        norms += norm + cross
+        crosses += cross
+        sums += total
         routes[layer.name] = route
-    noise = calls.noise(parameters(case))
-    return Step(*(1e3 * part for part in (plain, norms, sums, noise, replaced)), routes)
+    noise = calls.noise(parameters(case), arrays(case))
+    return Step(
+        *(1e3 * part for part in (plain, norms, sums, noise, replaced)), routes, 1e3 * crosses
+    )
 
 
 def all_steps(label: str, gpu: str) -> list[tuple[Case, Step]]:

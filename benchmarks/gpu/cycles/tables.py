@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.gpu.cycles import architectures, compiled, counts, gates, kernels, model, steps
+from benchmarks.gpu.cycles import (
+    architectures,
+    compiled,
+    counts,
+    gates,
+    kernels,
+    limits,
+    model,
+    noise,
+)
 from benchmarks.gpu.cycles.architectures import ARCHITECTURES, Architecture
 from benchmarks.gpu.cycles.calls import Calls, Dense, occupancy
 from benchmarks.gpu.cycles.model import Kernel
+from benchmarks.gpu.cycles.opcodes import LANES
 
 LABELS = kernels.labels()
 SHAPES = ((16, 100, 768, 3072), (16, 1024, 768, 3072))
@@ -28,7 +38,7 @@ def caps() -> str:
         for label in LABELS
         for gpu in ARCHITECTURES
     }
-    keys = sorted({key for table in found.values() for key in table})
+    keys = sorted({key for table in found.values() for key in table} - {"noise"})
     head = [
         "kernel",
         "instructions per product, A100",
@@ -56,6 +66,39 @@ def _arrow(parts: Iterable[str | None]) -> str:
     return texts[0] if len(set(texts)) == 1 else " → ".join(texts)
 
 
+def main_loops() -> str:
+    """Instructions for each of a tensor core, by target, and the limits of `limits`."""
+    found = kernels.recorded_loops()
+    targets = ("sm_80", "sm_90a", "sm_100", "sm_120")
+    rows = []
+    for name in sorted(found):
+        cells = []
+        for target in targets:
+            ratios = " and ".join(f"{ratio:.1f}" for ratio in found[name].get(target, []))
+            most = limits.MOST.get(name, {}).get(target, gates.MOST_INSTRUCTIONS)
+            cells.append(f"{ratios} (at most {most:g})")
+        rows.append([name, *cells])
+    return markdown(["kernel, worst of its types", *targets], rows)
+
+
+def noises() -> str:
+    """What a value of noise takes, in float32."""
+    rows = []
+    for gpu in ARCHITECTURES:
+        calls = Calls(kernels.recorded("after", gpu.name), gpu)
+        kernel = calls.kernels["noise"]
+        each = noise.values(kernel) / kernel.warps / LANES
+        million = 1e6 * (calls.noise(10**8, 0) / 100)
+        rows.append([
+            gpu.name, f"{kernel.turn.issued:.0f}", f"{kernel.turn.issued / each:.0f}",
+            f"{kernel.turn.pipes['alu'] / each:.0f}", model.bound(kernel, gpu).limit,
+            f"{million:.1f}", f"{1e6 * calls.memory(8e6):.1f}",
+        ])  # fmt: skip
+    head = ["GPU", "instructions of a block of 16 words", "of a value", "of it ALU", "bound by",
+            "us for a million values", "by memory alone"]  # fmt: skip
+    return markdown(head, rows)
+
+
 def occupancies() -> str:
     """Registers, shared memory and blocks of a multiprocessor, of the code as it is."""
     found = {gpu.name: kernels.recorded(LABELS[-1], gpu.name) for gpu in ARCHITECTURES}
@@ -64,31 +107,6 @@ def occupancies() -> str:
         for key in sorted(found["A100"])
     ]
     return markdown(["kernel", *(gpu.name for gpu in ARCHITECTURES)], rows)
-
-
-def ratios(names: tuple[str, ...] = ("A100", "H100")) -> str:
-    """Steps of whole models, private over plain."""
-    found = {(label, name): steps.all_steps(label, name) for label in LABELS for name in names}
-    head = ["model, bf16", *(f"{name}, {label}" for name in names for label in LABELS), "goal",
-            "printed", "by"]  # fmt: skip
-    rows = []
-    for number, case in enumerate(steps.CASES):
-        cells = [f"{found[label, name][number][1].ratio:.2f}" for name in names for label in LABELS]
-        goal = f"{case.goal:.2f}" if case.goal else "-"
-        printed = f"{case.printed:.2f}" if case.printed else "-"
-        rows.append([f"{case.label}, B={case.batch}", *cells, goal, printed, case.source or "-"])
-    return markdown(head, rows)
-
-
-def parts(name: str, label: str = LABELS[-1]) -> str:
-    """Milliseconds of the parts of a step."""
-    head = ["model", "plain step", "of it replaced", "norms", "sums", "noise", "routes"]
-    rows = [
-        [case.label, *(f"{value:.1f}" for value in (step.plain, step.replaced, step.norms, step.sums,
-         step.noise)), ", ".join(sorted(set(step.routes.values())))]
-        for case, step in steps.all_steps(label, name)
-    ]  # fmt: skip
-    return markdown(head, rows)
 
 
 def shapes(sizes: Iterable[tuple[int, int, int, int]] = SHAPES) -> str:

@@ -24,7 +24,6 @@ class Device:
       memory: bytes per second.
       loads: loads of single elements per second: 32 for each multiprocessor and cycle.
       launch: seconds to start a kernel: an assumption.
-      tile: sides of the tiles that our kernels compute.
     """
 
     kind: str
@@ -34,7 +33,6 @@ class Device:
     memory: float
     loads: float
     launch: float = 4e-6
-    tile: int = 64
 
     def flops(self, itemsize: int) -> float:
         """Of tensor cores, for elements of that many bytes."""

@@ -6,8 +6,9 @@
     SASS       no atomic operation, so every sum has one order; tensor-core instructions of the dense
                kernels: the ones, and as many, as the bounds of norms count (engine.cuh)
     loops      the main loops of dense kernels: instructions for each product, asynchronous copies, no
-               generic loads, no division, no bank conflicts (benchmarks/gpu/cycles/gates.py). Kernels
-               that are not rewritten for it yet are listed by name, and what they have is printed
+               generic loads, no division, no bank conflicts (benchmarks/gpu/cycles/gates.py). Every
+               kernel has a limit of instructions; what is let through beyond that is listed by kernel
+               and gate, with a reason (benchmarks/gpu/cycles/limits.py)
     targets    machine code for GPUs of 8.x, 9.x, 10.x and 12.x, PTX for the others from 10.0
     archives   launchers and handlers neither wait for the device nor allocate
 
@@ -32,7 +33,8 @@ from typing import NamedTuple
 
 import pytest
 
-from benchmarks.gpu.cycles import gates, sass
+from benchmarks.gpu.cycles import gates, limits, sass
+from benchmarks.gpu.cycles.limits import LOOP_KERNELS, kernel_of
 
 MAX_REGISTERS = 255
 MAX_SHARED_BYTES = 48 * 1024
@@ -46,29 +48,6 @@ TENSOR_KERNELS = {
     "ProductTilesKernel": ({"bf16", "f16"}, 1),
     "ScaledProductsKernel": ({"bf16", "f16"}, 1),
     "ScaledRowsKernel": ({"tf32"}, 1),
-}
-# Those on the main loop. `Lb1E` is in the names of those whose rows are all aligned.
-LOOP_KERNELS = {"GramKernel", "ProductTilesKernel", "ScaledProductsKernel"}
-# Dense kernels whose main loops are not held to a gate yet, by gate; all others are. Rows that are not
-# aligned (50257 words) go through registers, shifted, and have no asynchronous copies. Small tiles have
-# 3.3 to 3.6 instructions for a product.
-IN_FLOAT32 = frozenset({"GhostKernel", "ProductKernel", "ScaledRowsKernel"})
-SMALL = frozenset(f"{name}, small tiles" for name in LOOP_KERNELS)
-UNALIGNED = frozenset(f"{name}, rows not aligned" for name in LOOP_KERNELS)
-ON_SM_120 = frozenset(
-    f"{name}, sm_120" for name in LOOP_KERNELS
-)  # 3.3 and more: ptxas writes others
-NOT_HELD = {
-    # GramKernel weighs every chunk: 3.3. ScaledProductsKernel adds an example up at its end: 3.1.
-    "instructions": IN_FLOAT32
-    | UNALIGNED
-    | SMALL
-    | ON_SM_120
-    | {"GramKernel", "ScaledProductsKernel"},
-    "copies": IN_FLOAT32 | UNALIGNED,
-    "generic": IN_FLOAT32,
-    "division": frozenset({"ScaledRowsKernel"}),
-    "banks": frozenset(),
 }
 # Every instruction of a tensor core, as SASS names them: HMMA.16816.F32.BF16 has 16 x 8 results of
 # 16 products each. Others are HGMMA (of Hopper), UTCHMMA (of Blackwell), DMMA, IMMA, QMMA.
@@ -166,28 +145,10 @@ def check_warpgroups(kind: str, chunks: int, code: str, bound: Counted) -> None:
     assert len(found) * 16 == chunks * bound.instructions, f"{len(found)} {expected}"
 
 
-def kernel_of(function: sass.Function) -> str:
-    """`GhostKernel` of a mangled name."""
-    found = re.search(r"\d([A-Z][A-Za-z]*Kernel)", function.name)
-    return found.group(1) if found else function.name
-
-
 def has_warpgroups(function: sass.Function) -> bool:
     """Whether it is the form of the main loop in warpgroup_loop.cuh: large tiles, aligned rows."""
     large = "6TilingILi2ELi4EEELb1E" in function.name
     return function.architecture == "sm_90a" and large
-
-
-def gated_name(function: sass.Function) -> str:
-    """The kernel, and what is special: rows that are not aligned, small tiles, the machine code."""
-    kernel = kernel_of(function)
-    if kernel not in LOOP_KERNELS:
-        return kernel
-    if "Lb1E" not in function.name:
-        return f"{kernel}, rows not aligned"
-    if "TilingILi1E" in function.name:
-        return f"{kernel}, small tiles"
-    return f"{kernel}, sm_120" if function.architecture == "sm_120" else kernel
 
 
 def tensor_type(function: sass.Function) -> str:
@@ -273,33 +234,21 @@ class InstructionsTest(unittest.TestCase):
             assert bool(TENSOR_INSTRUCTION.search(other)) == (other[0] != "W")
 
 
-def check_loops(kernel: str, found: dict[str, str]) -> list[str]:
-    """Raises for a gate that the kernel is held to; what others find is only told."""
-    held = {gate: text for gate, text in found.items() if text and kernel not in NOT_HELD[gate]}
-    assert not held, f"the main loop of {kernel} has: {held}"
-    return [f"{gate}: {text}" for gate, text in found.items() if text]
-
-
 class LoopsTest(unittest.TestCase):
     def test_main_loops_of_dense_kernels_pass_the_gates(self) -> None:
-        for function in functions():
-            if not any(gates.opcodes.is_tensor(one) for one in function.instructions):
-                continue
-            kernel, kind = gated_name(function), tensor_type(function)
+        for function in dense():
+            name = limits.name_of(function)
             with self.subTest(kernel=function.name, architecture=function.architecture):
-                told = check_loops(kernel, gates.problems(function))
-                if told:
-                    print(
-                        f"not held yet: {kernel} {kind} {function.architecture}: {'; '.join(told)}"
-                    )
+                found = limits.problems(function)
+                assert not found, f"the main loop of {name}, {function.architecture}, has: {found}"
 
-    def test_a_kernel_that_is_held_fails(self) -> None:
-        found = dict.fromkeys(gates.GATES, "")
-        assert check_loops("SomeKernel", found) == []
-        assert check_loops("ScaledRowsKernel", {**found, "division": "2 divisions"})
-        for gate in gates.GATES:
-            with pytest.raises(AssertionError, match="the main loop of SomeKernel has"):
-                check_loops("SomeKernel", {**found, gate: "something"})
+    def test_what_is_let_through_is_there(self) -> None:
+        assert limits.unused(dense()) == [], "take it out of benchmarks/gpu/cycles/limits.py"
+
+
+def dense() -> list[sass.Function]:
+    """Kernels on tensor cores."""
+    return [one for one in functions() if any(map(gates.opcodes.is_tensor, one.instructions))]
 
 
 class TargetsTest(unittest.TestCase):
