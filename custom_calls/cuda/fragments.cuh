@@ -1,8 +1,8 @@
 // From pieces in shared memory to fragments and sums in registers.
 //
 // A piece has rows of 16-byte units. Unit u of row r lies at place u ^ (r % 8)
-// (kTurns): the 8 rows of a matrix that ldmatrix reads at once are then in 8 different
-// places of 16 bytes, and so are the units that a warp copies.
+// (kTurns): the 8 rows of a matrix that ldmatrix reads at once are then in 8
+// different places of 16 bytes, and so are the units that a warp copies.
 //
 //   Layout::kRows     kSide rows of 128 bytes, a chunk of their columns: X Y^T
 //   Layout::kColumns  the rows of a chunk, kSide columns: X^T Y
