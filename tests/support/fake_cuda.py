@@ -42,7 +42,8 @@ def register(patch: pytest.MonkeyPatch, without: tuple[str, ...] = ()) -> Module
 
 def lowered(fun: Callable[..., Any], *operands: Any, platform: str = "cuda") -> str:
     """The program for a GPU, as text."""
-    return fresh_jit(fun).trace(*operands).lower(lowering_platforms=(platform,)).as_text()
+    jitted: Any = fresh_jit(fun)
+    return jitted.trace(*operands).lower(lowering_platforms=(platform,)).as_text()
 
 
 def calls(text: str, target: str) -> list[str]:
