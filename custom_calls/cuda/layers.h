@@ -22,8 +22,9 @@
 namespace bk::cuda {
 
 // Layers of one call: the parameters of a kernel (4 KB) have room for their
-// arrays, and GPT2-large has 36. Python cuts longer lists by the same number.
-inline constexpr int64_t kMaxLayers = 64;
+// arrays many times over. Python cuts longer lists (GPT2-large has 36 layers)
+// into even parts by the same number.
+inline constexpr int64_t kMaxLayers = 32;
 
 // One weight of one example: which array, and which matrix of it [B * N].
 struct LayerPlace {

@@ -96,15 +96,15 @@ TEST_F(CudaLayersTest, SumsAreThoseOfEachLayer) {
 
 // bk_jax.ops has the same number: a longer list goes in several calls.
 TEST_F(CudaLayersTest, NoMoreLayersThanThereIsRoomFor) {
-  MakeLayers(65, false);
+  MakeLayers(33, false);
   EXPECT_EQ(NormsProblem(Pairs()),
-            "bk_ghost_norms: layers: expected 1 to 64 layers, got 65");
+            "bk_ghost_norms: layers: expected 1 to 32 layers, got 33");
   EXPECT_EQ(RunCuda("bk_clipped_gemms", FactorAndPairs(), Sums()).message(),
-            "bk_clipped_gemms: layers: expected 1 to 64 layers, got 65");
+            "bk_clipped_gemms: layers: expected 1 to 32 layers, got 33");
   EXPECT_EQ(NormsProblem({}),
-            "bk_ghost_norms: layers: expected 1 to 64 layers, got 0");
+            "bk_ghost_norms: layers: expected 1 to 32 layers, got 0");
   operands_.clear();
-  MakeLayers(64, false);
+  MakeLayers(32, false);
   EXPECT_EQ(RunCuda("bk_ghost_norms", Pairs(), {norm_, upper_}), OkStatus());
 }
 
