@@ -101,7 +101,7 @@ def plan_correlated(
     ...     participation=mechanisms.FixedEpochs(steps=100, separation=20),
     ... )
     >>> print(plan.steps, f"{plan.noise_multiplier:.2f} {plan.epsilon():.2f}")
-    100 2.00 2.00
+    100 1.99 2.00
 
     Args:
       target_epsilon: the budget, as for `plan`.
