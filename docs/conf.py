@@ -38,6 +38,11 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 nb_execution_excludepatterns = []
 
+# make docs DOCS=--linkcheck
+linkcheck_ignore = [r"https://github\.com/OWNER/NAME"]
+linkcheck_timeout = 20
+linkcheck_workers = 4
+
 # Looks
 html_theme = "sphinx_book_theme"
 html_title = f"bk_jax {release}"

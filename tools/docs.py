@@ -1,15 +1,17 @@
 """Builds the site into build/docs/html, in an environment of its own: .venv-docs.
 
-    python tools/docs.py [--stage] [--shots] [--notebooks] [--here]
+    python tools/docs.py [--stage] [--shots] [--linkcheck] [--notebooks] [--here]
 
 Pages are staged first (build/docs/source): those of docs/, those of other folders that they link to, the
 API reference, and the list of errors. Then Sphinx runs; a warning ends the build. `--stage` stops before
 that. `--shots` takes pictures of five pages with Chromium into build/docs/shots, wide and narrow, light
-and dark. `--notebooks` writes the notebooks that Colab opens from their text form. `--here` uses the
+and dark. `--linkcheck` asks each address outside of the site whether it is there, which needs a network.
+`--notebooks` writes the notebooks that Colab opens from their text form. `--here` uses the
 Python that runs this instead of .venv-docs.
 
 BK_JAX_REPOSITORY, such as https://github.com/OWNER/NAME, gives pages a repository button and notebooks
-a Colab button that opens them from there.
+a Colab button that opens them from there; `--notebooks` writes it into their first cell. Without it, a
+notebook has a link to download it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import subprocess
 import sys
 
 import environments
+from docsite.colab import repository, with_address
 from docsite.links import OUT, SOURCE, stage_pages
 from docsite.offline import check_offline
 from environments import ROOT
@@ -27,6 +30,7 @@ from environments import ROOT
 LOCK = ROOT / "requirements-docs.lock"
 VENV = ROOT / ".venv-docs"
 HTML = OUT / "html"
+NOTEBOOKS = ROOT / "docs" / "notebooks"
 
 
 def environment() -> dict[str, str]:
@@ -54,6 +58,9 @@ def main() -> None:
     parser.add_argument("--stage", action="store_true", help="write the pages and stop")
     parser.add_argument("--shots", action="store_true", help="pictures of five pages")
     parser.add_argument(
+        "--linkcheck", action="store_true", help="look for dead links to other sites"
+    )
+    parser.add_argument(
         "--notebooks", action="store_true", help="write docs/notebooks/*.ipynb anew"
     )
     parser.add_argument("--here", action="store_true", help="use the Python that runs this")
@@ -61,8 +68,10 @@ def main() -> None:
     if not arguments.here:
         environments.make_environment(VENV, LOCK)
     if arguments.notebooks:
-        texts = [str(path) for path in sorted((ROOT / "docs" / "notebooks").glob("*.md"))]
+        texts = [str(path) for path in sorted(NOTEBOOKS.glob("*.md"))]
         run("-m", "jupytext", "--quiet", "--to", "ipynb", *texts)
+        for path in NOTEBOOKS.glob("*.ipynb"):
+            path.write_text(with_address(path.read_text(), repository()))
         return
     stage_pages()
     run("-m", "docsite.reference", str(SOURCE))
@@ -74,6 +83,10 @@ def main() -> None:
     run("-m", "sphinx", *strict, "-d", doctrees, "-b", "html", str(SOURCE), str(HTML))
     check_offline(HTML)
     print(f"the site: {(HTML / 'index.html').relative_to(ROOT)}")
+    if arguments.linkcheck:
+        run(
+            "-m", "sphinx", "-q", "-d", doctrees, "-b", "linkcheck", str(SOURCE), str(OUT / "links")
+        )
     if arguments.shots:
         run("-m", "docsite.shots", str(HTML), str(OUT / "shots"))
 

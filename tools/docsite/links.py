@@ -12,6 +12,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from docsite.colab import with_buttons
+
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "docs"
 SOURCE = OUT / "source"
@@ -54,24 +56,6 @@ def stage_pages() -> None:
             old.unlink()
     for page, data in wanted.items():
         write(SOURCE / page, data)
-
-
-def with_buttons(path: Path) -> str:
-    """The text of a document; below the title of a notebook stand its buttons."""
-    text = path.read_text()
-    if path.parent.name != "notebooks":
-        return text
-    name = f"{path.stem}.ipynb"
-    repository = os.environ.get("BK_JAX_REPOSITORY", "").removeprefix("https://github.com/")
-    colab = "https://colab.research.google.com/"
-    if repository:
-        colab += f"github/{repository}/blob/main/docs/notebooks/{name}"
-    hint = "" if repository else ' title="download the notebook, then choose Upload there"'
-    buttons = (
-        f'<div class="bk-buttons"><a href="{colab}"{hint}>Open in Colab</a>'
-        f'<a href="../_static/notebooks/{name}" download>Download notebook</a></div>'
-    )
-    return re.sub(r"^(# .*)$", rf"\1\n\n{buttons}", text, count=1, flags=re.MULTILINE)
 
 
 def write(path: Path, data: bytes) -> None:

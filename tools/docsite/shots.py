@@ -8,19 +8,37 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from PIL import Image
+
 PAGES = ("index", "notebooks/ten_minutes", "reference/bk_jax", "errors", "pictures")
-SIZES = {"wide": (1400, 1600), "phone": (500, 1400)}  # Chromium's windows are 500 wide at least
+SIZES = {"wide": (1400, 1600), "phone": (390, 1400)}
+LEAST = 500  # Chromium's windows are this wide at least: a narrower page is in a frame, and cut out
 
 
 def take(page: Path, out: Path, size: tuple[int, int], dark: bool) -> None:
     """One picture of the top of a page."""
     chromium = shutil.which("chromium") or sys.exit("chromium is not installed")
+    width, height = size
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    command += [f"--window-size={size[0]},{size[1]}", f"--screenshot={out}"]
+    command += [f"--window-size={max(width, LEAST)},{height}", f"--screenshot={out}"]
     command += ["--blink-settings=preferredColorScheme=0"] if dark else []
-    subprocess.run([*command, page.as_uri()], check=True, capture_output=True, timeout=120)
+    with tempfile.TemporaryDirectory() as folder:
+        shown = page if width >= LEAST else framed(page, Path(folder, "frame.html"), size)
+        subprocess.run([*command, shown.as_uri()], check=True, capture_output=True, timeout=300)
+    if width < LEAST:
+        Image.open(out).crop((0, 0, width, height)).save(out)
+
+
+def framed(page: Path, frame: Path, size: tuple[int, int]) -> Path:
+    """A page that shows another one as a screen of a given size would."""
+    frame.write_text(
+        f'<body style="margin:0"><iframe src="{page.as_uri()}" width="{size[0]}" height="{size[1]}" '
+        'style="border:0"></iframe>'
+    )
+    return frame
 
 
 def main() -> None:
