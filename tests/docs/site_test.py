@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
-from support.documents import NOTEBOOKS, ROOT, code_cells
+from support.documents import ROOT
 
-from docsite import cures, errors, links, offline
+import bk_jax
+from docsite import elsewhere, errors, links, messages, offline, reach, reference, rooms
 from docsite.markdown import to_markdown
 from docsite.public_names import has_example, public_names
 from docsite.reference import entry
@@ -60,8 +60,58 @@ def test_anchors_of_errors_are_unique():
 
 
 def test_every_section_of_the_errors_has_a_title():
-    assert {error.room for error in errors.every_error()} <= set(cures.ROOMS)
-    assert set(cures.GUESTS.values()) <= set(cures.ROOMS)
+    assert {error.room for error in errors.every_error()} <= set(rooms.ROOMS)
+    assert set(rooms.GUESTS.values()) <= set(rooms.ROOMS)
+
+
+def test_links_to_the_errors_lead_somewhere(tmp_path, monkeypatch):
+    there = set(re.findall(r"^\((.+)\)=$", errors.page(), flags=re.MULTILINE))
+    monkeypatch.setattr("sys.argv", ["reference", str(tmp_path)])
+    reference.main()
+    pages = [path.read_text() for path in (tmp_path / "reference").glob("*.md")]
+    wanted = {name for page in pages for name in re.findall(r"\(\.\./errors\.md#([^)]+)\)", page)}
+    assert len(wanted) > 200
+    assert wanted <= there
+
+
+def test_placeholders_are_words():
+    texts = [error.text for error in errors.every_error()]
+    found = {word for text in texts for word in re.findall(r"\{([^'}]*)\}", text)}
+    assert not [word for word in found if not re.fullmatch(r"[a-z1][\w ]*", word)]
+
+
+def test_warnings_log_messages_and_causes_of_audits_are_listed():
+    found = [error.exception for error in errors.every_error()]
+    assert {"RuntimeWarning", "HloWarning", "HandedOverWarning", messages.LOGGED} <= set(found)
+    assert "BatchSizedConstantWarning" in found
+    assert found.count("AuditError") > 15
+
+
+def test_few_cures_only_restate_the_message():
+    cured = [errors.cause_and_cure(error)[1] for error in errors.every_error()]
+    assert sum(cure.startswith("Give what it asks for") for cure in cured) < 30
+
+
+def test_every_finding_and_every_expectation_of_a_custom_call_is_listed():
+    assert all(other.cure for other in elsewhere.LINT)
+    listed = " ".join(
+        [*elsewhere.EXPECTED, *elsewhere.EXPECTED.values(), "none another whole streams"]
+    )
+    for path in (ROOT / "xla_plugin").rglob("*.cc"):
+        for call in re.findall(r"return Mismatch\(([^;]*)\);", path.read_text()):
+            words = re.findall(r'"((?:[^"\\]|\\.)*)"', call)
+            longest = max(words, key=len, default="").replace('\\"', '"').strip()
+            assert longest in listed, f"{path.name}: {longest}"
+
+
+def test_the_errors_of_a_name_are_those_that_it_goes_through():
+    texts = [error.text for error in reach.errors_of(bk_jax.dp_value_and_grad)]
+    assert any(text.startswith("normalize_by must be") for text in texts)  # of validate.py
+    assert "bk_jax.mechanisms.BandedInverse" in {
+        public.full for public in NAMES if reach.errors_of(public.value)
+    }
+    longest = max((entry(public) for public in NAMES), key=lambda text: text.count("errors.md#e"))
+    assert longest.count("errors.md#e") == reference.LISTED
 
 
 def test_cause_and_cure_of_a_message_that_says_both():
@@ -101,12 +151,3 @@ def test_what_a_page_loads_from_another_host_is_found():
     assert offline.loaded_from_elsewhere(page, is_style=False) == ["//cdn.x/a.css"]
     style = "@import 'https://fonts.x/f.css'; a { background: url(b.png) }"
     assert offline.loaded_from_elsewhere(style, is_style=True) == ["https://fonts.x/f.css"]
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_for_colab_is_the_text_notebook(path):
-    """`python tools/docs.py --notebooks` writes them anew."""
-    stored = json.loads(path.with_suffix(".ipynb").read_text())
-    cells = ["".join(c["source"]) for c in stored["cells"] if c["cell_type"] == "code"]
-    assert cells == code_cells(path)
-    assert not any(c.get("outputs") for c in stored["cells"])

@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from docsite.errors import errors_in, short
+from docsite.errors import short
 from docsite.links import write
 from docsite.markdown import to_markdown
 from docsite.public_names import MODULES, Public, doc_of, methods_of, public_names
+from docsite.reach import errors_of
+from docsite.rooms import GUESTS, ROOMS
 
 FENCE = "`" * 8
+LISTED = 10  # messages of one name; the others are a click away
 
 
 def signature_text(value: Any) -> str:
@@ -79,19 +82,24 @@ def _methods(public: Public) -> Iterator[str]:
 
 
 def _errors(value: Any) -> list[str]:
-    """The messages that stand in the source of a function or class."""
-    found = errors_in(value)
+    """The messages that a function or class may end with; the nearest ones, if there are many."""
+    found = errors_of(value)
     if not found:
         return []
-    lines = [f"- {e.exception}: [{short(e.text)}](../errors.md#{e.anchor})" for e in found]
+    lines = [f"- {e.exception}: [{short(e.text)}](../errors.md#{e.anchor})" for e in found[:LISTED]]
+    if len(found) > LISTED:
+        rooms = dict.fromkeys(e.room for e in found[LISTED:])
+        links = ", ".join(f"[{ROOMS[room].lower()}](../errors.md#of-{room})" for room in rooms)
+        lines.append(f"- {len(found) - LISTED} more, deeper inside, of: {links}")
     return ["**Errors**", "\n".join(lines)]
 
 
 def page(module: str, names: list[Public]) -> str:
     """The page of one module."""
     doc = to_markdown(inspect.getdoc(importlib.import_module(module)) or "")
-    room = module.removeprefix("bk_jax").split(".")[1:2] or ["api"]
-    note = f"All messages of this part of the package: [errors](../errors.md#of-{room[0]})."
+    first = (module.removeprefix("bk_jax").split(".")[1:2] or ["api"])[0]
+    room = GUESTS.get(first, first)
+    note = f"All messages of this part of the package: [errors](../errors.md#of-{room})."
     ordered = sorted(names, key=lambda public: inspect.isclass(public.value))  # functions first
     return "\n\n".join([f"# {module}", doc, *map(entry, ordered), "## Errors", note, ""])
 
