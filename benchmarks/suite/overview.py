@@ -6,23 +6,31 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.suite.plots import STYLE, plt
-from benchmarks.suite.readings import Result, over_plain, timed
+from benchmarks.suite.readings import LABELS, Result, over_plain, timed
 from bk_jax.palette import LINE
 
 WIDTH, ROW, EDGE = 11.0, 1.35, 1.6  # inches
+MOST = 8  # rows that are read at a glance; with more, whole models alone
+TALLEST = 18.0  # inches of all rows
 TITLES = {"seconds": "time of a step / not private", "peak": "peak memory / not private"}
 TICKS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 
 
 def rows_of(results: list[Result]) -> list[Result]:
-    """The comparisons that are drawn: whole train steps in our framework."""
-    return [
+    """The comparisons that are drawn: train steps in our framework.
+
+    Where there are more than `MOST`, those of whole models; models that were cut to a few blocks have
+    their tables in the report.
+    """
+    steps = [
         result
         for result in results
         if result["comparison"]["kind"] == "time"
         and not result["comparison"]["figure"]
         and "auto" in timed(result)
     ]
+    whole = [result for result in steps if "depth" not in result["comparison"]["sizes"]]
+    return whole if len(steps) > MOST and whole else steps
 
 
 def value(result: Result, step: str, key: str) -> float | None:
@@ -35,7 +43,7 @@ def value(result: Result, step: str, key: str) -> float | None:
 def draw(results: list[Result], path: Path) -> None:
     """Writes the picture: a line for each model, a mark for each step."""
     rows = rows_of(results)[::-1]
-    size = (WIDTH, EDGE + ROW * len(rows))
+    size = (WIDTH, EDGE + min(ROW * len(rows), TALLEST))
     drawn, panels = plt.subplots(1, 2, figsize=size, layout="constrained", sharey=True)
     for axes, key in zip(panels, TITLES, strict=True):
         _panel(axes, rows, key)
@@ -70,7 +78,13 @@ def _panel(axes: Any, rows: list[Result], key: str) -> None:
         color, line, marker = STYLE[name]
         filled = color if line == "-" else "white"
         style = {"s": 60 if name == "auto" else 36, "edgecolors": color, "facecolors": filled}
-        axes.scatter(*zip(*points, strict=True), label=name, zorder=3, marker=marker, **style)
+        axes.scatter(
+            *zip(*points, strict=True),
+            label=LABELS.get(name, name),
+            zorder=3,
+            marker=marker,
+            **style,
+        )
         shown += [x for x, _ in points]
     for y in range(1, len(rows)):
         axes.axhline(y - 0.5, color=LINE, linewidth=1.2)

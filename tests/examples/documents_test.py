@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import types
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from support.documents import (
     DOCUMENTS,
@@ -15,6 +19,9 @@ from support.documents import (
     python_blocks,
     run_python,
 )
+
+import bk_jax
+from bk_jax import privacy, sampling
 
 
 @pytest.mark.parametrize(
@@ -36,6 +43,35 @@ def test_what_runs_elsewhere_has_a_test_there(name):
         if isinstance(node, ast.FunctionDef)
     }
     assert f"'{name}'" in functions[test]
+
+
+def test_the_unit_of_a_topic_runs():
+    """The lines are of the example's program; here a bigram model of 68 small topics is its gpt."""
+    (page,) = [d for d in DOCUMENTS if d.name == "language_model.md"]
+    rows = np.arange(68 * 3 * 5).reshape(68 * 3, 5) % 7
+
+    def losses_fn(params, rows, heads):
+        logits = params[rows[:, :-1]]
+        found = jnp.take_along_axis(jax.nn.log_softmax(logits), rows[:, 1:, None], axis=2)
+        return -jnp.mean(found, axis=(1, 2))
+
+    learned = types.SimpleNamespace(rows=rows, topics=np.repeat(np.arange(68), 3))
+    names = {
+        "bk_jax": bk_jax,
+        "privacy": privacy,
+        "sampling": sampling,
+        "learned": learned,
+        "gpt": types.SimpleNamespace(losses_fn=losses_fn),
+        "heads": 1,
+    }
+    (block,) = python_blocks(page)
+    exec(compile(block, str(page), "exec"), names)
+    units = names["units"]
+    params = jnp.zeros((7, 7))
+    value, grads = names["grad_fn"](params, units, key=bk_jax.random.key(0))
+    assert np.isclose(value, np.log(7))
+    assert grads.shape == params.shape
+    assert names["topics"] == 68
 
 
 def test_the_first_lines_of_the_readme_need_only_the_package():

@@ -6,7 +6,12 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
+]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.md"))
 GENERATED = ("reference/", "errors.md")  # pages that the build of the site writes
 
@@ -14,6 +19,7 @@ GENERATED = ("reference/", "errors.md")  # pages that the build of the site writ
 RUN_ELSEWHERE = {
     "devices.md": "tests/devices/meshes_test.py::test_the_recipes_of_the_page_run",
     "jax_privacy.md": "tests/peers/jax_privacy_test.py::test_the_lines_of_the_page_run",
+    "language_model.md": "tests/examples/documents_test.py::test_the_unit_of_a_topic_runs",
     "keras.md": "tests/peers/keras_test.py::test_the_lines_of_the_page_run",
 }
 
