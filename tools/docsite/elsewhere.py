@@ -71,7 +71,7 @@ NATIVE = (
     ),
     Other(
         "INTERNAL", "<call>: <name> has elements of other type", "A mistake of ours in a custom call.",
-        "Report it: [security](../SECURITY.md) says how if privacy may be touched.",
+        "Report it: [security](security.md) says how if privacy may be touched.",
     ),
     Other(
         "diagnose", "bk_jax._cpu could not be imported (...)",
