@@ -40,15 +40,17 @@ __global__ void __launch_bounds__(kNoiseThreads)
                          T* out) {
   const int64_t units = rows.Units();
   const unsigned lane = threadIdx.x % kLanesOfGroup;
-  const bool noisy = draws.AnyNoise();
+  // A number and not a bool: nvcc keeps it in a register, a predicate it
+  // spills.
+  const int64_t drawn = draws.AnyNoise() ? draws.count : 0;
   for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
     const RowPart<T> part = PartOf(block, rows, start, unit, x, out);
-    if (!part.inside || !noisy) {
+    if (!part.inside || drawn == 0) {
       part.Fill(lane);
       continue;
     }
     T sums[kThreadValues<T>] = {};
-    for (int64_t k = 0; k < draws.count; ++k) {
+    for (int64_t k = 0; k < drawn; ++k) {
       // The same for all threads, as MakeNormals wants it.
       if (draws.stddevs[k] == 0) continue;
       uint32_t words[kBlockWords];
