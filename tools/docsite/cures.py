@@ -19,6 +19,12 @@ CURES = {
     "squared norms alone": _BUG,
     "layers are together": _BUG,
     "bk_jax left out the parameters": _BUG,
+    # mechanisms
+    "bands must be at most steps": (
+        "Use fewer bands, or plan more steps: draws further back than the run is long do not exist."
+    ),
+    "max_buffers must be at most": "Pass fewer buffers; two or three are enough for most runs.",
+    "adaptive must be a": "Pass the `AdaptiveClipping` object itself, not a number or its class.",
     # planning
     "unknown route": _OTHER,
     "parameters {names} are one weight": (

@@ -19,7 +19,7 @@ class Other(NamedTuple):
 _OWN_CALLS = (
     "In a program of bk_jax this should not happen: shapes are checked in Python before. Calling "
     "`jax.ffi.ffi_call` yourself? Use `bk_jax.ops`, which has the same operations. Running an "
-    "exported"
+    "exported "
     "program, or another version's? Export it again with the version that runs it."
 )
 _INVALID = "INVALID_ARGUMENT"
@@ -30,6 +30,9 @@ EXPECTED = {
     "an axis of examples": "A number stands where an array with one row per example should.",
     "the same rows for 8 examples": "The rows cannot be dealt evenly to the examples of the batch.",
     "the same images for 8 examples": "The images cannot be dealt evenly to the examples of the batch.",
+    "the shape of the first layer, f32[8,3]": "Layers of one call differ in their shapes.",
+    "two operands for each layer": "A call of several layers has an odd number of arrays.",
+    "1 to 32 layers": "More layers in one call than its kernels have room for.",
     "fewer than 2^32 elements": "More ids in one call than can be numbered.",
     "an attribute of three 64-bit integers": "A convolution without its window, or with part of it.",
     "integers from 0 to 2^31": "A window of a convolution that is negative or too large.",
