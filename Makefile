@@ -15,8 +15,9 @@ setup: ## install what is missing, build the native module
 demo: setup ## train a small network privately and show accuracy, epsilon and cost
 	@$(PY) examples/digits.py
 
+SUITES := cpp py oldest gpu
 test: setup ## run all C++ and Python tests; the last line counts them
-	@$(PY) tools/run_tests.py cpp py oldest gpu
+	@$(PY) tools/run_tests.py $(SUITES)
 
 test-cpp: setup ## run the C++ tests
 	@$(PY) tools/run_tests.py cpp
