@@ -97,8 +97,8 @@ def test_ghost_norm_has_operands_layouts_and_a_workspace():
     a, g = jnp.ones((2, 1, 100, 8), jnp.bfloat16), jnp.ones((2, 1, 100, 16), jnp.bfloat16)
     (line,) = calls(lowered(ops.ghost_norm, a, g), "bk_ghost_norm")
     assert "(tensor<200x8xbf16>, tensor<200x16xbf16>)" in line
-    # Of two examples: three pairs of tiles, lengths of rows in two tiles and in four segments, one tile of
-    # the gradient, all in double; a flag; and a list of examples to be computed again.
+    # Of two examples: three pairs of tiles, lengths of rows in two tiles and in four segments, one tile
+    # of the gradient, all in double; a flag; and a list of examples to be computed again.
     bytes_ = 2 * (3 + 2 + 4 + 1) * 8 + 2 * 4 + 3 * 4
     assert f"-> (tensor<2xf32>, tensor<2xf32>, tensor<{bytes_}xui8>)" in line
     assert "operand_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<[1, 0]>" in line
