@@ -67,6 +67,19 @@ def repo_env() -> list[str]:
     return [f"--repo_env=BK_JAX_PYTHON={sys.executable}"]
 
 
+def cache() -> Path | None:
+    """Where what was built and checked is kept for other checkouts too: BK_JAX_CACHE, if it is set."""
+    folder = os.environ.get("BK_JAX_CACHE")
+    return Path(folder).resolve() if folder else None
+
+
+def cache_flags(command: str) -> list[str]:
+    """Bazel takes from there what another checkout compiled from the same input; tests run again."""
+    folder = cache()
+    flags = [f"--disk_cache={folder / 'bazel'}"] if folder else []
+    return [*flags, "--nocache_test_results"] if folder and command == "test" else flags
+
+
 def nvcc() -> Path | None:
     """The compiler of the CUDA toolkit that third_party/cuda.bzl finds, if there is one."""
     folder = os.environ.get("BK_JAX_CUDA_PATH")
@@ -95,6 +108,7 @@ def run(command: str, *arguments: str, startup: Sequence[str] = (), quiet: bool 
     with tempfile.TemporaryDirectory() as scratch:
         events = Path(scratch, "events.json")
         line = ["bazel", *startup, command, f"--build_event_json_file={events}", *repo_env()]
+        line += cache_flags(command)
         if not sys.stderr.isatty():
             line.append("--noshow_progress")
         if quiet:

@@ -5,7 +5,7 @@
 
 clang-tidy gets the exact flags of the build: they come from `bazel aquery` and are also written to
 compile_commands.json for editors. A file that was clean is not checked again until it, a header of
-ours, its flags or `.clang-tidy` change.
+ours, its flags or `.clang-tidy` change; in another checkout neither, if both have BK_JAX_CACHE.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ import bazel
 
 FORMATTED = ("*.cc", "*.h", "*.cu", "*.cuh", "*.inc")
 OURS = re.compile(r"^(custom_calls|xla_plugin|tests|benchmarks)/")
-CLEAN = bazel.ROOT / "build" / "clang-tidy"
+CLEAN = (bazel.cache() or bazel.ROOT / "build") / "clang-tidy"
 # Flags of the gcc command line that clang-tidy, being clang, does not know or must not act on.
 FOREIGN_FLAGS = ("-fno-canonical-system-headers", "-Wno-free-nonheap-object", "-MD")
 FLAGS_WITH_VALUE = ("-MF", "-o", "-c")
 EXTERNAL = re.compile(r"^(-I)?external/")
+OF_A_CHECKOUT = re.compile(
+    r"[^=]*/external/"
+)  # where Bazel keeps other repositories for one checkout
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,8 @@ def write_database(commands: list[Command]) -> None:
 def fingerprint(command: Command, shared: bytes) -> str:
     """Names the exact input of one check; `shared` stands for the headers and the configuration."""
     content = (bazel.ROOT / command.source).read_bytes()
-    text = "\0".join(command.arguments).encode()
-    return hashlib.sha256(shared + content + text).hexdigest()
+    text = "\0".join(OF_A_CHECKOUT.sub("external/", flag) for flag in command.arguments)
+    return hashlib.sha256(shared + content + text.encode()).hexdigest()
 
 
 def tidy(command: Command, stamp: Path) -> bool:
@@ -134,7 +137,7 @@ def check_tidy() -> int:
     pending = [command for command, stamp in stamps.items() if not stamp.exists()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         clean = list(pool.map(lambda command: tidy(command, stamps[command]), pending))
-    for stale in set(CLEAN.iterdir()) - set(stamps.values()):
+    for stale in set() if bazel.cache() else set(CLEAN.iterdir()) - set(stamps.values()):
         stale.unlink()
     print(f"clang-tidy: {len(pending)} of {len(commands)} files checked, {clean.count(False)} fail")
     return 0 if all(clean) else 1

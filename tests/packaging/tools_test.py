@@ -180,3 +180,22 @@ def test_clang_tidy_gets_the_compiler_flags_without_outputs():
     expected = "-std=c++17 -isystem /base/external/gtest -I. -I/base/external/absl "
     expected += "-iquote bazel-out/k8/bin"
     assert flags == expected.split()
+
+
+def test_checkouts_share_a_cache_only_where_one_is_named(monkeypatch, tmp_path: Path):
+    monkeypatch.delenv("BK_JAX_CACHE", raising=False)
+    assert (bazel.cache(), bazel.cache_flags("test")) == (None, [])
+    monkeypatch.setenv("BK_JAX_CACHE", str(tmp_path))
+    assert bazel.cache_flags("build") == [f"--disk_cache={tmp_path}/bazel"]
+    assert bazel.cache_flags("test") == [f"--disk_cache={tmp_path}/bazel", "--nocache_test_results"]
+
+
+def test_a_clean_file_is_known_in_another_checkout_but_not_with_other_flags():
+    source = "custom_calls/certified.h"
+
+    def name(*flags: str) -> str:
+        return lint_cpp.fingerprint(lint_cpp.Command(source, ("clang++", *flags)), b"headers")
+
+    here, there = "-I/a/1/external/gtest", "-I/b/2/external/gtest"
+    assert name(here, "-DX=1") == name(there, "-DX=1")
+    assert len({name(here), name(here, "-DX=1"), name("-I/a/1/external/other")}) == 3
