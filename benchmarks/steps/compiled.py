@@ -30,16 +30,21 @@ ALL = (*PAPER, *BOOK)
 assert set(ALL) == METHODS.keys()
 
 
+# XLA assigns buffers before LLVM sees the program: the same bytes, in half the time.
+UNOPTIMIZED = {"xla_backend_optimization_level": 0}
+
+
 class Compiled(NamedTuple):
     """A program with its arguments, seconds to trace and to compile it, and bytes that it needs.
 
     `temporary` is XLA's own; `peak` adds parameters, batch and gradients, which exist besides. Custom
-    calls allocate a few megabytes more (tests/custom_calls/scratch_test.cc says how many).
+    calls allocate a few megabytes more (tests/custom_calls/scratch_test.cc says how many). Nobody
+    knows how long a program compiles that was compiled for its bytes alone.
     """
 
     run: Callable[[], Any]
     trace: float
-    compile: float
+    compile: float | None
     temporary: int
     peak: int
 
@@ -56,10 +61,11 @@ class Traced:
         """Steps that have the same are one program: methods often choose alike."""
         return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
 
-    def compile(self) -> Compiled:
+    def compile(self, *, to_run: bool = True) -> Compiled:
+        """For bytes alone, what is not to run is compiled faster."""
         start = time.perf_counter()
-        program = self.lowered.compile()
-        seconds = time.perf_counter() - start
+        program = self.lowered.compile(compiler_options=None if to_run else UNOPTIMIZED)
+        seconds = time.perf_counter() - start if to_run else None
         memory = program.memory_analysis()
         temporary = memory.temp_size_in_bytes if memory is not None else 0
         around = 0

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from benchmarks.suite import overview, plots
+from benchmarks.suite.exponents import growth_table
 from benchmarks.suite.losses import losses, predicted
 from benchmarks.suite.readings import (
     OURS,
@@ -49,6 +50,7 @@ other's number, then ours.
 GPUS = """On GPUs nothing was measured; these are predictions ([gpu.md](../docs/gpu.md)) of time over
 that of the plain step:
 """
+GROWTH = "It grows with this power of {x}, fitted to all sizes and to the last two:"
 OVERVIEW = "overview.png"
 
 
@@ -160,6 +162,8 @@ def figure_section(results: list[Result], runs: Runs) -> list[str]:
         which = " ".join(dict.fromkeys(filter(None, map(runs.number, rows))))
         lines += ["", f"{what}; {sizes or 'default sizes'}. {which}".strip(), ""]
         lines += [figure_table(rows), ""]
+        if len(rows) > 1:
+            lines += [GROWTH.format(x=comparison["x"]), "", growth_table(rows), ""]
     return lines if lines[2:] else []
 
 

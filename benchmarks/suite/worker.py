@@ -38,8 +38,8 @@ def available() -> int:
 
 
 def describe_compiled(step: Compiled) -> dict[str, Any]:
-    keys = ("trace", "compile", "temporary", "peak")
-    return {key: getattr(step, key) for key in keys}
+    known = {key: getattr(step, key) for key in ("trace", "compile", "temporary", "peak")}
+    return {key: value for key, value in known.items() if value is not None}
 
 
 class Programs(NamedTuple):
@@ -63,7 +63,7 @@ def compile_all(comparison: Comparison, abstract: bool) -> Programs:
         traced = trace_step(task, name)
         twin = first.setdefault(traced.fingerprint(), name)
         if twin == name:
-            found.compiled[name] = traced.compile()
+            found.compiled[name] = traced.compile(to_run=not abstract)
         else:
             found.same[name] = twin
         report(compiled_alone(found))
@@ -150,7 +150,7 @@ def measure_largest(comparison: Comparison) -> dict[str, Any]:
         traced = trace_step(task, name)
         key = traced.fingerprint()
         if key not in peaks:
-            peaks[key] = traced.compile().peak
+            peaks[key] = traced.compile(to_run=False).peak
         return peaks[key]
 
     steps: dict[str, dict[str, Any]] = {}

@@ -8,6 +8,8 @@ import sys
 import pytest
 from support.results import TINY
 
+from benchmarks.steps import step_models
+from benchmarks.steps.compiled import trace_step
 from benchmarks.suite import child, estimate, worker
 from benchmarks.suite.store import Store
 
@@ -35,7 +37,7 @@ class FakeTraced:
     def fingerprint(self):
         return self.program
 
-    def compile(self):
+    def compile(self, *, to_run=True):
         return worker.Compiled(lambda: 0, 0.0, 0.0, 0, self.peak)
 
 
@@ -68,7 +70,7 @@ def test_steps_that_are_the_same_program_are_measured_once(monkeypatch):
 
     def trace_step(task, name):
         traced = FakeTraced({"auto": "bk"}.get(name, name), len(name))
-        traced.compile = lambda: asked.append(name) or FakeTraced.compile(traced)
+        traced.compile = lambda to_run: asked.append(name) or FakeTraced.compile(traced)
         return traced
 
     monkeypatch.setattr(worker, "trace_step", trace_step)
@@ -183,3 +185,13 @@ def test_only_whole_results_of_the_same_comparison_are_done(tmp_path):
     assert store.done(TINY)
     assert not store.done(dataclasses.replace(TINY, sizes={"batch": 3}))
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.json"]
+
+
+@pytest.mark.parametrize("name", ["plain", "opacus", "auto"])
+def test_programs_that_do_not_run_are_compiled_faster_and_need_the_same_bytes(name):
+    task = step_models.make("resnet18", batch=2, size=32, abstract=True)
+    traced = trace_step(task, name)
+    whole, quick = traced.compile(), traced.compile(to_run=False)
+    assert (quick.temporary, quick.peak) == (whole.temporary, whole.peak)
+    assert quick.compile is None
+    assert "compile" not in worker.describe_compiled(quick)
