@@ -11,12 +11,14 @@ from benchmarks.suite.readings import (
     OURS,
     Result,
     figures,
+    heading,
     label,
     over_plain,
     peer_notes,
     program_of,
     timed,
     title_of,
+    unsaid,
 )
 from benchmarks.suite.tables import figure_table, largest_table, step_table
 
@@ -50,6 +52,7 @@ GPUS = """On GPUs nothing was measured; these are predictions ([gpu.md](../docs/
 that of the plain step:
 """
 OVERVIEW = "overview.png"
+ASIDE = "Sizes have bands, in which marks stand side by side; the dashed lines are the plain step."
 
 
 def mark(name: str) -> str:
@@ -149,18 +152,18 @@ def with_space(text: str) -> list[str]:
 
 def figure_section(results: list[Result], runs: Runs) -> list[str]:
     """Pictures, and their numbers."""
-    lines = ["## Figures", ""]
+    lines = ["## Figures", "", ASIDE, ""]
     for name, rows in figures(results).items():
-        comparison = rows[0]["comparison"]
-        fixed = {k: v for k, v in comparison["sizes"].items() if k != comparison["x"]}
+        fixed = {k: v for k, v in unsaid(rows[0]).items() if k != rows[0]["comparison"]["x"]}
         sizes = ", ".join(f"{key} {value}" for key, value in fixed.items())
         what = "Ratio of time to the plain step" if any(map(timed, rows)) else "Peak memory in MB"
-        lines += [anchor(name), "", f"### {comparison['title']}", ""]
+        drawn = " and ".join(plots.WHAT[kind] for kind in plots.kinds(rows))
+        lines += [anchor(name), "", f"### {heading(rows[0], drawn)}", ""]
         lines += [f"![{picture}](report/{picture})" for picture in plots.names(name, rows)]
         which = " ".join(dict.fromkeys(filter(None, map(runs.number, rows))))
-        lines += ["", f"{what}; {sizes or 'default sizes'}. {which}".strip(), ""]
+        lines += ["", f"{what}; {sizes or 'sizes as in the title'}. {which}".strip(), ""]
         lines += [figure_table(rows), ""]
-    return lines if lines[2:] else []
+    return lines if lines[4:] else []
 
 
 def largest_section(results: list[Result], runs: Runs) -> list[str]:
