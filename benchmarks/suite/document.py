@@ -48,6 +48,9 @@ intervals and the A/A comparison leave open; outside the figures also 2 % more m
 that is 2 % smaller, twice the time to trace and compile, or 1.5 times the time to trace. In brackets the
 other's number, then ours.
 """
+ELSEWHERE = """What other benchmarks found (MLPs, a small CNN, ViT with noise, time to build, kernels)
+is listed under [losses](../docs/performance.md#losses) of docs/performance.md.
+"""
 GPUS = """On GPUs nothing was measured; these are predictions ([gpu.md](../docs/gpu.md)) of time over
 that of the plain step:
 """
@@ -126,7 +129,7 @@ def best_other(result: Result) -> str | None:
 def loss_section(results: list[Result]) -> list[str]:
     found = [f"- {line}" for line in losses(results)] or ["- nowhere in these results."]
     expected = [f"- {line}" for line in predicted()]
-    return ["## Where bk_jax loses", "", LOSSES, *found, "", GPUS, *expected, ""]
+    return ["## Where bk_jax loses", "", LOSSES, *found, "", ELSEWHERE, GPUS, *expected, ""]
 
 
 def step_section(results: list[Result], runs: Runs) -> list[str]:
