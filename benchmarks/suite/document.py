@@ -12,12 +12,14 @@ from benchmarks.suite.readings import (
     OURS,
     Result,
     figures,
+    heading,
     label,
     over_plain,
     peer_notes,
     program_of,
     timed,
     title_of,
+    unsaid,
 )
 from benchmarks.suite.tables import figure_table, largest_table, step_table
 
@@ -47,11 +49,15 @@ intervals and the A/A comparison leave open; outside the figures also 2 % more m
 that is 2 % smaller, twice the time to trace and compile, or 1.5 times the time to trace. In brackets the
 other's number, then ours.
 """
+ELSEWHERE = """What other benchmarks found (MLPs, a small CNN, ViT with noise, time to build, kernels)
+is listed under [losses](../docs/performance.md#losses) of docs/performance.md.
+"""
 GPUS = """On GPUs nothing was measured; these are predictions ([gpu.md](../docs/gpu.md)) of time over
 that of the plain step:
 """
 GROWTH = "It grows with this power of {x}, fitted to all sizes and to the last two:"
 OVERVIEW = "overview.png"
+ASIDE = "Sizes have bands, in which marks stand side by side; the dashed lines are the plain step."
 
 
 def mark(name: str) -> str:
@@ -125,7 +131,7 @@ def best_other(result: Result) -> str | None:
 def loss_section(results: list[Result]) -> list[str]:
     found = [f"- {line}" for line in losses(results)] or ["- nowhere in these results."]
     expected = [f"- {line}" for line in predicted()]
-    return ["## Where bk_jax loses", "", LOSSES, *found, "", GPUS, *expected, ""]
+    return ["## Where bk_jax loses", "", LOSSES, *found, "", ELSEWHERE, GPUS, *expected, ""]
 
 
 def step_section(results: list[Result], runs: Runs) -> list[str]:
@@ -151,20 +157,21 @@ def with_space(text: str) -> list[str]:
 
 def figure_section(results: list[Result], runs: Runs) -> list[str]:
     """Pictures, and their numbers."""
-    lines = ["## Figures", ""]
+    lines = ["## Figures", "", ASIDE, ""]
     for name, rows in figures(results).items():
-        comparison = rows[0]["comparison"]
-        fixed = {k: v for k, v in comparison["sizes"].items() if k != comparison["x"]}
+        fixed = {k: v for k, v in unsaid(rows[0]).items() if k != rows[0]["comparison"]["x"]}
         sizes = ", ".join(f"{key} {value}" for key, value in fixed.items())
         what = "Ratio of time to the plain step" if any(map(timed, rows)) else "Peak memory in MB"
-        lines += [anchor(name), "", f"### {comparison['title']}", ""]
+        drawn = " and ".join(plots.WHAT[kind] for kind in plots.kinds(rows))
+        lines += [anchor(name), "", f"### {heading(rows[0], drawn)}", ""]
         lines += [f"![{picture}](report/{picture})" for picture in plots.names(name, rows)]
         which = " ".join(dict.fromkeys(filter(None, map(runs.number, rows))))
-        lines += ["", f"{what}; {sizes or 'default sizes'}. {which}".strip(), ""]
+        lines += ["", f"{what}; {sizes or 'sizes as in the title'}. {which}".strip(), ""]
         lines += [figure_table(rows), ""]
         if len(rows) > 1:
-            lines += [GROWTH.format(x=comparison["x"]), "", growth_table(rows), ""]
-    return lines if lines[2:] else []
+            x = rows[0]["comparison"]["x"]
+            lines += [GROWTH.format(x=x), "", growth_table(rows), ""]
+    return lines if lines[4:] else []
 
 
 def largest_section(results: list[Result], runs: Runs) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suite.plots import STYLE, plt
-from benchmarks.suite.readings import LABELS, Result, over_plain, timed
+from benchmarks.suite.plots import STYLE, inside, lanes, plt
+from benchmarks.suite.readings import LABELS, NAMES, Result, over_plain, subject, timed, unsaid
 from bk_jax.palette import LINE
 
 WIDTH, ROW, EDGE = 11.0, 1.35, 1.6  # inches
@@ -56,17 +56,9 @@ def draw(results: list[Result], path: Path) -> None:
 
 def label_of(result: Result) -> str:
     """The title over the sizes that it does not say already: how deep a cut model is, it does."""
-    comparison = result["comparison"]
-    names = {"batch": "B", "length": "T", "size": "image"}
-    sizes = {k: v for k, v in comparison["sizes"].items() if k in names}
-    title = (comparison["title"] or comparison["model"]).replace(", ", "\n", 1)
-    return "\n".join([title, ", ".join(f"{names[k]}={v}" for k, v in sizes.items())])
-
-
-def lanes(names: list[str]) -> dict[str, float]:
-    """A height for each step within the row of a model, from the top: no two marks hide each other."""
-    step = 0.8 / max(len(names) - 1, 1)
-    return {name: 0.4 - step * number for number, name in enumerate(names)}
+    sizes = {NAMES[key]: value for key, value in unsaid(result).items() if key in NAMES}
+    title = subject(result).replace(", ", "\n", 1)
+    return "\n".join([title, ", ".join(f"{name}={value}" for name, value in sizes.items())])
 
 
 def _panel(axes: Any, rows: list[Result], key: str) -> None:
@@ -75,9 +67,9 @@ def _panel(axes: Any, rows: list[Result], key: str) -> None:
     for name in names:
         points = [(value(result, name, key), y + height[name]) for y, result in enumerate(rows)]
         points = [(x, y) for x, y in points if x is not None]
-        color, line, marker = STYLE[name]
-        filled = color if line == "-" else "white"
-        style = {"s": 60 if name == "auto" else 36, "edgecolors": color, "facecolors": filled}
+        color, _, marker = STYLE[name]
+        size = 60 if name == "auto" else 36
+        style = {"s": size, "edgecolors": color, "facecolors": inside(name)}
         axes.scatter(
             *zip(*points, strict=True),
             label=LABELS.get(name, name),

@@ -1,4 +1,8 @@
-"""Figures of results: one picture for each size that varies, time (or memory) against it."""
+"""Figures of results: one picture for each size that varies, time (or memory) against it.
+
+Every size has a band, in which marks stand side by side: lines of steps that are equal, or nearly, would
+hide each other.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,10 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator, NullLocator
 
-from benchmarks.suite.readings import Result, examples_per_second, timed, x_of
-from bk_jax.palette import AMBER, BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY
+from benchmarks.suite.readings import LABELS, Result, examples_per_second, heading, timed, x_of
+from bk_jax.palette import AMBER, BLUE, FAINT, GREEN, INK, LINE, ORANGE, PURPLE, SKY
 
-# Colour, line and marker of a step; ours are blue.
+# Colour, line and marker of a step; ours are blue, dotted ones have hollow marks.
 STYLE = {
     "plain": (INK, "--", "o"),
     "auto": (BLUE, "-", "o"),
@@ -28,8 +32,10 @@ STYLE = {
     "bk_mix_ghost_clip": (PURPLE, ":", "P"),
     "bk_mix_opt": (SKY, "-", "X"),
 }
-SIZE = (7.5, 3.4)  # inches
+OTHER = (None, "-", ".")  # of a step that is not among them
+SIZE = (8.5, 3.8)  # inches
 SPREAD = 8  # numbers that are further apart are drawn in powers
+WHAT = {"throughput": "throughput", "memory": "peak memory"}
 AXES = {"length": "T (tokens)", "batch": "B (examples)", "size": "image (pixels)"}
 
 
@@ -70,24 +76,68 @@ def curves(rows: list[Result], kind: str) -> dict[tuple[str, ...], list[tuple[in
     return {tuple(names): list(points) for points, names in found.items()}
 
 
+def inside(step: str) -> str | None:
+    """The colour within a step's marks: dotted ones are hollow."""
+    color, line, _ = STYLE.get(step, OTHER)
+    return "white" if line == ":" else color
+
+
+def lanes(names: list[str]) -> dict[str, float]:
+    """A place for each step within its band, from 0.4 down: no two marks hide each other."""
+    step = 0.8 / max(len(names) - 1, 1)
+    return {name: 0.4 - step * number for number, name in enumerate(names)}
+
+
 def _plot(rows: list[Result], kind: str, path: Path) -> None:
     drawn, axes = plt.subplots(figsize=SIZE, layout="constrained")
-    drawn_curves = curves(rows, kind)
-    for steps, points in drawn_curves.items():
-        color, line, marker = STYLE.get("auto" if "auto" in steps else steps[0], (None, "-", "."))
-        label = "\n= ".join("not private" if name == "plain" else name for name in steps)
-        axes.plot(*zip(*points, strict=True), line, marker=marker, color=color, label=label)
-    x = rows[0]["comparison"]["x"]
-    what = "examples/s" if kind == "throughput" else "peak memory, MB"
-    axes.set(xlabel=AXES.get(x, x), ylabel=what, title=rows[0]["comparison"]["title"])
-    axes.set_xscale("log")
-    axes.set_xticks([x_of(result) for result in rows], [str(x_of(result)) for result in rows])
-    axes.minorticks_off()
-    _scale_y(axes, [y for points in drawn_curves.values() for _, y in points])
-    axes.grid(color="0.9")
+    found = curves(rows, kind)
+    bands = {x_of(result): place for place, result in enumerate(rows)}
+    aside = lanes([steps[0] for steps in found if "plain" not in steps])
+    for steps, points in found.items():
+        heights = {bands[x]: y for x, y in points}
+        if "plain" in steps:
+            _levels(axes, steps, heights)
+        else:
+            _marks(axes, steps, heights, aside[steps[0]])
+    _finish(axes, rows, kind)
+    _scale_y(axes, [y for points in found.values() for _, y in points])
     drawn.legend(loc="outside right upper", fontsize=9)
     drawn.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(drawn)
+
+
+def _legend(steps: tuple[str, ...]) -> str:
+    return "\n= ".join(LABELS.get(name, name) for name in steps)
+
+
+def _levels(axes: Any, steps: tuple[str, ...], heights: dict[int, float]) -> None:
+    """The plain step: a line through every band, which marks are above or below."""
+    ends = [place - 0.48 for place in heights], [place + 0.48 for place in heights]
+    color, line, _ = STYLE["plain"]
+    axes.hlines(
+        list(heights.values()), *ends, color=color, linestyle=line, zorder=2, label=_legend(steps)
+    )
+
+
+def _marks(axes: Any, steps: tuple[str, ...], heights: dict[int, float], aside: float) -> None:
+    step = "auto" if "auto" in steps else steps[0]
+    color, _, marker = STYLE.get(step, OTHER)
+    axes.plot(
+        [place - aside for place in heights], list(heights.values()), marker, color=color,
+        markerfacecolor=inside(step), zorder=3, label=_legend(steps),
+    )  # fmt: skip
+
+
+def _finish(axes: Any, rows: list[Result], kind: str) -> None:
+    x = rows[0]["comparison"]["x"]
+    what = "examples/s" if kind == "throughput" else "peak memory, MB"
+    axes.set(xlabel=AXES.get(x, x), ylabel=what, title=heading(rows[0], WHAT[kind]))
+    axes.set(xlim=(-0.5, len(rows) - 0.5))
+    axes.set_xticks(range(len(rows)), [str(x_of(result)) for result in rows])
+    axes.tick_params(axis="x", length=0)
+    for place in range(1, len(rows)):
+        axes.axvline(place - 0.5, color=LINE, linewidth=1.2)
+    axes.grid(axis="y", color=LINE)
 
 
 def _scale_y(axes: Any, values: list[float]) -> None:
@@ -96,6 +146,7 @@ def _scale_y(axes: Any, values: list[float]) -> None:
         axes.set_ylim(0, 1.05 * max(values))
         return
     axes.set_yscale("log")
+    axes.set_ylim(min(values) / 1.3, 1.3 * max(values))
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from benchmarks.suite.store import Result
@@ -9,6 +10,16 @@ from benchmarks.suite.store import Result
 Step = dict[str, Any]
 LABELS = {"plain": "not private", "noise": "auto, with noise"}
 OURS = ("auto", "noise", "bk_jax")  # steps that are this package at its best
+NAMES = {"batch": "B", "length": "T", "size": "image"}  # of sizes, for people
+AGAINST = {"length": "T", "size": "size of images"}  # the same, where a title says what varies
+SAID = {  # how a title says a size; {} is its value
+    "depth": r"(?<!\d of ){} (of \d+ )?(blocks?|layers)\b",
+    "width": r"(width|layers of) {}\b",
+    "length": r"T = {}\b",
+    "size": r"(images of|,) {}\b",
+    "words": r"{} words\b",
+}
+VARIES = re.compile(r": [^:]+?(?=$|, scaled by )")  # the end of a figure's title
 
 
 def label(step: str) -> str:
@@ -48,13 +59,42 @@ def noise_floor(result: Result) -> float:
     return max(abs(plain["low"] - 1), abs(plain["high"] - 1))
 
 
-def title_of(result: Result) -> str:
-    """The comparison's own title, with the sizes that are not in it."""
+def subject(result: Result) -> str:
+    """What is measured; of a figure without what varies and what is drawn.
+
+    >>> subject({"comparison": {"title": "MLP: throughput against T", "figure": "mlp"}})
+    'MLP'
+    """
     comparison = result["comparison"]
     title = comparison["title"] or comparison["model"]
-    names = {"batch": "B", "length": "T"}
-    sizes = [f"{names.get(key, key)}={value}" for key, value in comparison["sizes"].items()]
-    return ", ".join([title, *sizes])
+    return VARIES.sub("", title) if comparison.get("figure") else title
+
+
+def heading(result: Result, what: str) -> str:
+    """The title of a figure, or of one of its pictures."""
+    x = result["comparison"]["x"]
+    return f"{subject(result)}: {what} against {AGAINST.get(x, x)}"
+
+
+def unsaid(result: Result) -> dict[str, int]:
+    """The sizes that are not in the title; what a figure varies is always among them."""
+    comparison = result["comparison"]
+    return {
+        key: value
+        for key, value in comparison["sizes"].items()
+        if key == comparison.get("x") or not _says(subject(result), key, value)
+    }
+
+
+def _says(title: str, key: str, value: int) -> bool:
+    number = "(1|one)" if value == 1 else str(value)
+    return key in SAID and bool(re.search(rf"\b{SAID[key].format(number)}", title))
+
+
+def title_of(result: Result) -> str:
+    """The comparison's own title, with the sizes that are not in it."""
+    sizes = [f"{NAMES.get(key, key)}={value}" for key, value in unsaid(result).items()]
+    return ", ".join([subject(result), *sizes])
 
 
 def peer_notes(result: Result) -> str:

@@ -1,5 +1,6 @@
 """Predicted steps: what they are made of, and the document that shows them."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,19 @@ def test_the_document_has_the_tables_of_the_record():
     text = (document.DOCS / "gpu.md").read_text()
     assert set(document.TABLES) == {part[1] for part in document.BLOCK.findall(text)}
     assert document.updated(text) == text, "python -m benchmarks.gpu.cycles document"
+
+
+def test_every_mark_of_the_plot_has_a_lane_of_its_own(monkeypatch, tmp_path):
+    drawn = []
+    monkeypatch.setattr(document.plt.Figure, "savefig", lambda self, *a, **k: drawn.append(self))
+    document.draw(tmp_path / "steps.png")
+    for axes in drawn[0].axes:
+        lines = [line for line in axes.get_lines() if not line.get_label().startswith("_")]
+        assert [len(line.get_ydata()) for line in lines] == [6, 9, 6, 9]
+        heights = [y for line in lines for y in line.get_ydata()]
+        assert min(b - a for a, b in itertools.pairwise(sorted(heights))) > 0.1
+    labels = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert labels == [mark.name for mark in document.marks("H100")]
 
 
 def test_without_cuobjdump_one_is_told_what_to_install(monkeypatch):

@@ -20,6 +20,8 @@ def test_a_label_leaves_out_what_the_title_says():
         "comparison": {"title": "GPT2-small, 1 of 12 blocks", "model": "gpt2", "sizes": sizes}
     }
     assert label_of(result) == "GPT2-small\n1 of 12 blocks\nB=4, T=100"
+    images = {"title": "ResNet18, images of 64", "sizes": {"batch": 8, "size": 64}}
+    assert label_of({"comparison": images}) == "ResNet18\nimages of 64\nB=8"
 
 
 def result(name, **sizes):

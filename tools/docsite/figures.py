@@ -1,6 +1,6 @@
 """The pictures of docs/pictures.md: drawn from formulas, stored results and the planner, in one palette.
 
-`python -m docsite.figures` writes docs/figures/*.svg anew.
+`PYTHONPATH=python:tools .venv/bin/python -m docsite.figures` writes docs/figures/*.svg anew.
 """
 
 from __future__ import annotations

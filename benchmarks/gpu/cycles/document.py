@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 
@@ -25,6 +25,15 @@ TABLES = {
 }  # fmt: skip
 
 
+class Mark(NamedTuple):
+    """A number of every case, and its look."""
+
+    name: str
+    marker: str
+    color: str
+    values: list[float | None]
+
+
 def updated(document: str) -> str:
     """A document with the tables between its markers made anew."""
     return BLOCK.sub(lambda m: f"{m[1]}\n{TABLES[m[2]]()}\n\n{m[3]}", document)
@@ -37,31 +46,43 @@ def write(path: Path) -> None:
 
 
 def draw(path: Path) -> None:
-    """Ratios of all cases, before and after, on A100 and H100."""
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.0), sharey=True, layout="constrained")
+    """Ratios of all cases, before and after, on A100 and H100: every mark has a lane of its case."""
+    figure, axes = plt.subplots(1, 2, figsize=(10, 6.4), sharey=True, layout="constrained")
     for axis, gpu in zip(axes, ("A100", "H100"), strict=True):
         _panel(axis, gpu)
-        axis.set_xlabel("step, private over plain: computed, not measured")
     handles, labels = axes[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(path, dpi=100, metadata={"Software": None})
     plt.close(figure)
 
 
+def marks(gpu: str) -> list[Mark]:
+    """What is drawn on a GPU, by lanes from the top; one number for each case, or none."""
+    before, after = (
+        [step.ratio for _, step in steps.all_steps(label, gpu)] for label in tables.LABELS
+    )
+    goals, printed = ([getattr(case, name) for case in steps.CASES] for name in ("goal", "printed"))
+    return [
+        Mark("goal", "|", palette.INK, goals),
+        Mark("bk_jax, kernels as they are", "D", palette.ORANGE, after),
+        Mark("printed by others, who measured on A100", "x", palette.BLUE, printed),
+        Mark("bk_jax, kernels before they had one main loop", "o", palette.PALE, before),
+    ]
+
+
 def _panel(axis: Any, gpu: str) -> None:
-    for label, color, marker in zip(
-        tables.LABELS, (palette.PALE, palette.ORANGE), "oD", strict=False
-    ):
-        ratios = [step.ratio for _, step in steps.all_steps(label, gpu)]
-        axis.plot(ratios, range(len(ratios)), marker, color=color, label=f"ours, kernels {label}")
-    for name, values, color, marker in (
-        ("goal", [case.goal for case in steps.CASES], palette.INK, "|"),
-        ("printed by others, on A100", [case.printed for case in steps.CASES], palette.BLUE, "x"),
-    ):
-        points = [(value, row) for row, value in enumerate(values) if value]
-        axis.plot(*zip(*points, strict=True), marker, color=color, label=name)
+    drawn = marks(gpu)
+    for lane, mark in enumerate(drawn):
+        aside = 0.6 * lane / (len(drawn) - 1) - 0.3
+        points = [(value, row + aside) for row, value in enumerate(mark.values) if value]
+        thick = {"markersize": 9, "markeredgewidth": 2} if mark.marker == "|" else {}
+        axis.plot(
+            *zip(*points, strict=True), mark.marker, color=mark.color, label=mark.name, **thick
+        )
+    for row in range(1, len(steps.CASES)):
+        axis.axhline(row - 0.5, color=palette.LINE)
     axis.axvline(1.0, color=palette.INK, linestyle="--", linewidth=0.8)
     axis.set_yticks(range(len(steps.CASES)), [case.label for case in steps.CASES])
+    axis.set(ylim=(len(steps.CASES) - 0.5, -0.5))
+    axis.set_xlabel("private over plain; bk_jax: computed, not measured")
     axis.set_title(gpu, loc="left")
-    if not axis.yaxis_inverted():
-        axis.invert_yaxis()
