@@ -145,12 +145,18 @@ def _refuse_changes(
 def _update_metrics(
     model: Any, metrics: Sequence[Any], drawn: Drawn, value: Any, seen: Seen
 ) -> tuple[Any, list[Any]]:
-    """Keras' metrics of the real examples: padding rows have the weight 0."""
-    weights = jnp.where(drawn.is_padding_example, 0.0, 1.0)
+    """Keras' metrics of the real examples.
+
+    A row of padding has the weight 0, and what the first real example shows: a model need not be finite
+    on zeros, and 0 times NaN is NaN. A batch of padding alone changes no metric.
+    """
+    real = ~drawn.is_padding_example
+    weights = jnp.where(real, 1.0, 0.0)
+    shown = functools.partial(_first_in_padding, real)
+    (x, y), seen = jax.tree_util.tree_map(shown, (drawn.examples, seen))
     values = list(metrics)
     for place, added in seen.added.items():
         values[place] += jnp.tensordot(weights.astype(added.dtype), added, 1)
-    x, y = drawn.examples
     y_pred = jax.tree_util.tree_map(lambda rows: rows[:, 0], seen.y_pred)
     variables = model.metrics_variables
     keras = require("keras", "keras", install="keras")
@@ -158,7 +164,15 @@ def _update_metrics(
     with scope, _weighted(model, weights):
         model._loss_tracker.update_state(value, sample_weight=jnp.sum(weights))
         logs = model.compute_metrics(x, y, y_pred, weights)
-    return logs, [scope.get_current_value(v) for v in variables]
+    pairs = zip(variables, metrics, strict=True)
+    return logs, [jnp.where(jnp.any(real), scope.get_current_value(v), old) for v, old in pairs]
+
+
+def _first_in_padding(real: jax.Array, rows: Any) -> jax.Array:
+    """The rows, those of padding replaced by the first real one, if there is one."""
+    rows = jnp.asarray(rows)
+    mask = jnp.reshape(real, (-1, *[1] * (rows.ndim - 1)))
+    return jnp.where(mask, rows, rows[jnp.argmax(real)])
 
 
 @contextlib.contextmanager
