@@ -9,6 +9,11 @@ so both together are one Gaussian mechanism, whose multiplier `z` is given by
 
     1 / z^2 = 1 / z_gradient^2 + groups / (2 count_stddev)^2
 
+A count is a single number that gets published, so its noise is drawn on a grid: twice the shifted
+count is whole, one example moves it by 1, which is `grid[0]` steps, and noise is a discrete Gaussian of
+`2^grid[1]` steps (`ops.discrete_gaussian`). Whatever comes out can come out for a neighbour, too, and
+moving the norm looks at nothing else. docs/numerics.md says how near this is to the Gaussian above.
+
 That is what a plan accounts for: `privacy.PrivacyPlan(..., adaptive=AdaptiveClipping(...))` has the
 multiplier for both, and its `options()` the one that is left for the gradient.
 """
@@ -16,18 +21,23 @@ multiplier for both, and its `options()` the one that is left for the gradient.
 from __future__ import annotations
 
 import dataclasses
+import fractions
 import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from bk_jax import checks
+from bk_jax import checks, ops
 from bk_jax._extras import require
+from bk_jax.noise import own_words
+from bk_jax.ops.discrete_gaussian import LEAST_BITS, MOST_BITS
 from bk_jax.summing.stats import Stats
 
 # "bkac": the count's noise has a key of its own, made from the step's noise key.
 COUNT_TAG = 0x626B6163
+STEP_BITS = 30  # one example moves a count by at most 2^30 steps, which fit into int32
+MOST_EXAMPLES = 1 << 22  # sums of votes are exact in float32, also for batches four times as large
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +52,8 @@ class AdaptiveClipping:
       batch_size: the expected size of a batch; a plan with another one is an error.
       quantile: the share of examples that should not be clipped.
       learning_rate: how fast norms move; by at most a factor `exp(learning_rate)`, but for noise.
-      count_stddev: deviation of the noise of each count; a twentieth of `batch_size` is usual.
+      count_stddev: deviation of the noise of each count; a twentieth of `batch_size` is usual. What is
+        drawn has this or a little more: one part in `grid[0]`, 3e-6 for a deviation of 20.
       groups: how many clip norms there are, for clipping per group of parameters.
     """
 
@@ -66,6 +77,26 @@ class AdaptiveClipping:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        if size > MOST_EXAMPLES:
+            raise ValueError(
+                f"batch_size must be at most 2^22 for counts to be exact in float32, got {size:g}."
+            )
+        if not 2.0**-23 <= self._stddev() <= 2.0**23:
+            raise ValueError(
+                f"count_stddev must be between 2^-23 and 2^23, got {self._stddev():g}; a twentieth of "
+                "batch_size is usual."
+            )
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """How many grid steps one example moves a count by, and the bits of the noise's deviation.
+
+        The steps are rounded down, so that `2^bits / steps` is at least `2 count_stddev`.
+        """
+        wanted = 2 * fractions.Fraction(self._stddev())
+        bits = min(MOST_BITS, STEP_BITS + math.frexp(float(wanted))[1] - 1)
+        assert bits >= LEAST_BITS  # by the limits of count_stddev
+        return math.floor(2**bits / wanted), bits
 
     def combined(self, gradient_multiplier: float) -> float:
         """The multiplier of gradient and counts together, as a plan counts them."""
@@ -119,11 +150,27 @@ class AdaptiveClipping:
     def moved(self, clip_norm: Any, votes: jax.Array, *, key: jax.Array) -> Any:
         """The clip norm, or tree of them, for the next step, from the votes of a whole batch."""
         norms = self._norms(clip_norm)
-        noise = jax.random.normal(jax.random.fold_in(key, COUNT_TAG), (self.groups,))
-        share = (votes + self._stddev() * noise) / self.batch_size + 0.5
+        share = self._noisy(votes, self._noise(votes, key)) / self.batch_size + 0.5
         factor = jnp.exp(-self.learning_rate * (share - self.quantile))
         new = [norm * factor[i] for i, norm in enumerate(norms)]
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(clip_norm), new)
+
+    def _noise(self, votes: jax.Array, key: jax.Array) -> jax.Array:
+        """Discrete Gaussians in grid steps, one for each group; under `vmap` each model needs a key."""
+        zeros = jnp.zeros(self.groups, jnp.int32)
+        words = own_words(jax.random.fold_in(key, COUNT_TAG), [jnp.asarray(votes)])
+        return ops.discrete_gaussian(zeros, words, bits=self.grid[1])
+
+    def _noisy(self, votes: jax.Array, noise: jax.Array) -> jax.Array:
+        """The votes with their noise, as a function of the whole number `2 steps votes + noise` alone.
+
+        That number may not fit into 32 bits; its quotient by `steps` and the remainder do.
+        """
+        steps = self.grid[0]
+        twice = jnp.round(2 * votes).astype(jnp.int32)
+        quotient = jnp.floor_divide(noise, steps)
+        remainder = noise - steps * quotient
+        return ((twice + quotient).astype(jnp.float32) + remainder.astype(jnp.float32) / steps) / 2
 
     def _norms(self, clip_norm: Any) -> list[jax.Array]:
         norms = [jnp.asarray(norm) for norm in jax.tree_util.tree_leaves(clip_norm)]

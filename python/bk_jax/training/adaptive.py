@@ -29,7 +29,8 @@ def check_adaptive(plan: Plan, grad_fn: Any, grid_bits: int | None) -> Any:
             "moves. Use a plan without adaptive, or leave grid_bits out."
         )
     norms = jax.tree_util.tree_map(jnp.float32, grad_fn.l2_clip_norm)
-    clip.moved(norms, jnp.zeros(clip.groups), key=jax.random.key(0))  # as many norms as groups
+    votes = jnp.zeros(clip.groups)
+    jax.eval_shape(clip.moved, norms, votes, key=jax.random.key(0))  # as many norms as groups
     return norms
 
 
