@@ -183,6 +183,15 @@ def test_prefix_sums_are_less_noisy_at_equal_epsilon():
         (lambda: mechanisms.BufferedToeplitz((0.5,), (1.0, 1.0)), "and as many scales"),
         (lambda: mechanisms.BandedInverse(()), "must be a list of finite numbers"),
         (lambda: mechanisms.BandedToeplitz((-1.0,)), "must begin with a positive number"),
+        *[
+            (functools.partial(kind.square_root, bands), message)
+            for kind in (mechanisms.BandedInverse, mechanisms.BandedToeplitz)
+            for bands, message in [
+                (0, "bands must be a whole number of at least 1, got 0"),
+                (-3, "bands must be a whole number of at least 1, got -3"),
+                (2.5, "bands must be a whole number, got 2.5"),
+            ]
+        ],
     ],
 )  # fmt: skip
 def test_errors(call, message):

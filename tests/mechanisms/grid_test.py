@@ -166,6 +166,34 @@ def test_at_other_orders_it_may_not_be():
     assert max(abs(w) for w in worse) > 1e-6
 
 
+def test_keys_of_a_loss_belong_to_places_and_to_nothing_else():
+    """What the theorem needs of losses that draw: an example's integers from its row and place alone."""
+    rows, count = ROWS[:3], 3
+
+    def with_dropout(params, x, key):
+        return loss_fn(params, x * jax.random.bernoulli(key, 0.5, x.shape))
+
+    grad_fn = bk_jax.dp_value_and_grad(with_dropout, l2_clip_norm=0.5, prng_argnum=2)
+    private = mechanisms.on_grid(grad_fn)
+
+    @jax.jit
+    def sums(rows, is_padding):
+        key = bk_jax.random.key(2)
+        return private.clipped_sums(PARAMS, rows, key, is_padding_example=is_padding).sums["w"]
+
+    alone = {
+        (example, place): np.asarray(sums(np.roll(rows, shift, axis=0), np.arange(count) != place))
+        for shift in range(count)
+        for place in range(count)
+        for example in [(place - shift) % count]
+    }
+    for shift in range(count):
+        whole = sums(np.roll(rows, shift, axis=0), np.zeros(count, bool))
+        parts = [alone[(place - shift) % count, place] for place in range(count)]
+        np.testing.assert_array_equal(whole, sum(parts))
+    assert any((alone[0, 0] != alone[0, place]).any() for place in (1, 2))
+
+
 def test_the_event_and_its_accountant():
     _, private = make(noise_multiplier=2.0)
     epsilon = private.accountant().compose(private.event()).get_epsilon(1e-5)

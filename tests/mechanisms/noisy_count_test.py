@@ -124,8 +124,8 @@ def test_models_under_vmap_need_keys_of_their_own():
     votes, moved = jnp.zeros((2, 1)), lambda votes, key: CLIP.moved(1.0, votes, key=key)
     key = bk_jax.random.key(0)
     with pytest.raises(ValueError, match="shares one key between 2 models"):
-        jax.vmap(moved, in_axes=(0, None))(votes, key)
-    norms = jax.vmap(moved)(votes, jax.random.split(key, 2))
+        jax.eval_shape(jax.vmap(moved, in_axes=(0, None)), votes, key)
+    norms = jax.jit(jax.vmap(moved))(votes, jax.random.split(key, 2))
     assert norms[0] != norms[1]
 
 
@@ -158,7 +158,10 @@ print("same")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 2**22 + 1}, "batch_size must be at most 2^22 for counts to be exact in"),
+        (
+            {"batch_size": 2**22 + 1},
+            "is too large for counts that are exact in float32. Make it at most 2^22",
+        ),
         ({"batch_size": 9, "count_stddev": 1e-7}, "count_stddev must be between 2^-23 and 2^23"),
         ({"batch_size": 9, "count_stddev": 1e7}, "got 1e+07; a twentieth of batch_size is usual."),
     ],

@@ -102,6 +102,11 @@ def test_cyclic_poisson_is_the_steps_of_one_group():
     assert participation.sensitivity(np.asarray([3.0, 0.0, 4.0])) == 5.0
 
 
+def test_a_strategy_may_be_a_list():
+    for pattern in (SingleParticipation(4), MinSeparation(4, 2), CyclicPoisson(4, 2, 0.5)):
+        assert pattern.sensitivity([1.0, 0.5]) == pattern.sensitivity(np.asarray([1.0, 0.5]))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -114,6 +119,9 @@ def test_cyclic_poisson_is_the_steps_of_one_group():
             lambda: CyclicPoisson(5, 2, 0.5).sensitivity(np.ones(3)),
             "with 2 groups needs a strategy with at most 2 bands; this one has 3",
         ),
+        (lambda: MinSeparation(5, 2).sensitivity([]), "strategy must be a list of finite numbers"),
+        (lambda: SingleParticipation(5).sensitivity(1.0), "strategy must be a list of finite"),
+        (lambda: CyclicPoisson(5, 2, 0.5).sensitivity([0.0]), "must begin with a positive number"),
         (lambda: SingleParticipation(5).event(0.0), "noise_multiplier must be finite and above 0"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,6 +31,13 @@ def loss_fn(w, x):
 def run(
     directory, chance=1.0, data=DATA, rows=ROWS, key=KEY, steps=STEPS, multiplier=3.0, **audited
 ):
+    """The audit and what was printed; `until` steps are taken, and `audit=False` leaves it out."""
+    until, is_audited = audited.pop("until", steps), audited.pop("audit", True)
+    options = {"fork": audited.pop("fork", False)}
+    if is_audited:
+        options["audit"] = training.Canaries(rows, **audited)
+    else:
+        data = np.concatenate([data, rows])
     plan = privacy.PrivacyPlan(
         num_examples=PLAIN + COUNT,
         batch_size=chance * (PLAIN + COUNT),
@@ -47,10 +55,11 @@ def run(
         optimizer=optax.sgd(1.0),
         directory=directory,
         physical_batch_size=PLAIN + COUNT,
-        audit=training.Canaries(rows, **audited),
+        stop_at_epsilon=plan.epsilon(until),
         plot=False,
         console=rich.console.Console(file=output),
         key=key,
+        **options,
     )
     return result.audit, output.getvalue()
 
@@ -118,6 +127,48 @@ def test_a_resumed_run_has_the_same_canaries(tmp_path):
     assert not np.array_equal(
         first.included, run(tmp_path / "other", key=None, steps=1)[0].included
     )
+
+
+@pytest.mark.parametrize("score", [None, spread])
+def test_a_resumed_run_has_the_bound_of_one_that_was_never_stopped(tmp_path, score):
+    """And so has one that is opened again after its end."""
+    options = {"observe": "updates", "score": score}
+    whole, _ = run(tmp_path / "whole", **options)
+    half, _ = run(tmp_path / "parts", until=3, **options)
+    assert (half.seen, half.unseen) == (3, 0)
+    for _ in range(2):
+        resumed, printed = run(tmp_path / "parts", key=None, **options)
+        np.testing.assert_array_equal(resumed.scores, whole.scores)
+        assert resumed[:4] == whole[:4]
+        assert (resumed.seen, resumed.unseen) == (STEPS, 0)
+        assert "not refuted\n" in printed.replace("\n ", " ")
+
+
+def test_steps_that_nobody_observed_are_told(tmp_path):
+    """A checkpoint of a run without the audit, or with another number of canaries, has no rows."""
+    run(tmp_path, audit=False, until=STEPS - 2)
+    audit, printed = run(tmp_path, key=None, observe="updates", until=STEPS - 1)
+    assert (audit.seen, audit.unseen) == (1, STEPS - 2)
+    again, _ = run(tmp_path, key=None, observe="updates")
+    assert (again.seen, again.unseen) == (2, STEPS - 2)
+    assert audit.describe().endswith("not refuted by 1 of 5 steps; the others were not observed")
+    assert "the others were not observed" in " ".join(printed.split())
+
+
+def test_there_is_no_verdict_from_nothing(tmp_path):
+    run(tmp_path, audit=False)
+    audit, printed = run(tmp_path, key=None, observe="updates")
+    assert audit.epsilon == 0 == audit.seen
+    assert audit.describe() == "audit: no verdict, as none of 6 steps was observed"
+    assert "refuted" not in printed
+
+
+def test_a_fork_flips_new_coins_and_starts_anew(tmp_path):
+    first, _ = run(tmp_path / "first", until=4, observe="updates")
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    fork, _ = run(tmp_path / "second", key=None, fork=True, observe="updates")
+    assert not np.array_equal(fork.included, first.included)
+    assert (fork.seen, fork.unseen) == (2, 4)
 
 
 def test_canaries_that_are_out_are_never_sampled():

@@ -79,7 +79,8 @@ class AdaptiveClipping:
             object.__setattr__(self, name, value)
         if size > MOST_EXAMPLES:
             raise ValueError(
-                f"batch_size must be at most 2^22 for counts to be exact in float32, got {size:g}."
+                f"batch_size {size:g} is too large for counts that are exact in float32. Make it "
+                "at most 2^22, or clip to a norm that stays."
             )
         if not 2.0**-23 <= self._stddev() <= 2.0**23:
             raise ValueError(

@@ -7,7 +7,8 @@ discrete_gaussian`). Everything after that is post-processing. docs/numerics.md 
     Q^2 = floor((2^bits / noise_multiplier)^2)      no example's integers have a longer norm than Q
     step = noise_multiplier * sensitivity / 2^bits  what an integer stands for
 
-Examples are taken one by one: an example's integers must be a function of that example alone.
+Examples are taken one by one: an example's integers must be a function of that example alone, or of it
+and of a secret key that no other example of the batch has (`prng_argnum`).
 """
 
 from __future__ import annotations
@@ -137,7 +138,10 @@ class GridRelease:
     def clipped_sums(
         self, *args: Any, is_padding_example: Any = None, **kwargs: Any
     ) -> ClippedSums:
-        """`grad_fn.clipped_sums` in grid steps, as int32: sums may be added up. NOT private."""
+        """`grad_fn.clipped_sums` in grid steps, as int32: sums may be added up. NOT private.
+
+        A loss that draws random numbers needs a secret key, another one for each part of a batch.
+        """
         rows = [args[i] for i in self.grad_fn.signature.batch_argnums]
         size = validate.batch_size(rows)
         if size > self.most_examples:
@@ -201,7 +205,7 @@ class GridRelease:
         return ClippedSums(sums, value, (), stats)
 
     def _one(self, args: Sequence[Any], row: Any, number: jax.Array) -> list[Any]:
-        """The arguments of a call for one example."""
+        """The arguments of a call for one example; its key is that of its place, and of no other."""
         signature, own = self.grad_fn.signature, list(args)
         for i, example in zip(signature.batch_argnums, row, strict=True):
             own[i] = jax.tree_util.tree_map(lambda x: x[None], example)

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bk_jax import checks
 from bk_jax.mechanisms import optimized, toeplitz
 from bk_jax.noise import add_noise
 from bk_jax.ops.numerics import accumulation_dtype
@@ -112,7 +113,8 @@ class BandedInverse(_Banded, CorrelatedNoise):
     @staticmethod
     def square_root(bands: int) -> BandedInverse:
         """The banded inverse square root (BISR) of the matrix of prefix sums."""
-        return BandedInverse(tuple(toeplitz.inverse_square_root(bands).tolist()))
+        count = checks.whole_number("bands", bands, 1)
+        return BandedInverse(tuple(toeplitz.inverse_square_root(count).tolist()))
 
     @property
     def keys_needed(self) -> int:
@@ -201,7 +203,8 @@ class BandedToeplitz(_Banded, _Recursive):
     @staticmethod
     def square_root(bands: int) -> BandedToeplitz:
         """The first bands of the square root of the matrix of prefix sums."""
-        return BandedToeplitz(tuple(toeplitz.square_root(bands).tolist()))
+        count = checks.whole_number("bands", bands, 1)
+        return BandedToeplitz(tuple(toeplitz.square_root(count).tolist()))
 
     @staticmethod
     def optimized(bands: int, steps: int, *, error: str = "mean") -> BandedToeplitz:

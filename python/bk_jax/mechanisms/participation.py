@@ -24,7 +24,7 @@ import numpy as np
 
 from bk_jax import checks
 from bk_jax._extras import require
-from bk_jax.mechanisms.toeplitz import Column, padded
+from bk_jax.mechanisms.toeplitz import Column, column, padded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SingleParticipation:
 
     def sensitivity(self, strategy: Column) -> float:
         """The norm of the largest column of `C`, which is the first."""
-        return _norm(padded(strategy, self.steps))
+        return _norm(_values(strategy, self.steps))
 
     def event(self, noise_multiplier: float) -> Any:
         """The whole run, as one `dp_accounting.DpEvent`."""
@@ -80,7 +80,7 @@ class MinSeparation:
 
     def sensitivity(self, strategy: Column) -> float:
         """Exact. The worst example takes part as early and as often as it may."""
-        values = padded(strategy, self.steps)
+        values = _values(strategy, self.steps)
         if self.participations == 1 or _bands(values) <= self.separation:
             return _norm_of_apart_columns(values, self)
         self._check(values)
@@ -149,7 +149,7 @@ class CyclicPoisson:
 
     def sensitivity(self, strategy: Column) -> float:
         """The norm of the largest column, for a strategy that mixes no two steps of a group."""
-        values = padded(strategy, self.steps)
+        values = _values(strategy, self.steps)
         if _bands(values) > self.groups:
             raise ValueError(
                 f"cyclic Poisson sampling with {self.groups} groups needs a strategy with at most "
@@ -171,6 +171,11 @@ Participation = SingleParticipation | MinSeparation | FixedEpochs | CyclicPoisso
 def _gaussian(noise_multiplier: float) -> Any:
     checks.positive("noise_multiplier", noise_multiplier)
     return require("dp_accounting", "dp-accounting").dp_event.GaussianDpEvent(noise_multiplier)
+
+
+def _values(strategy: Any, steps: int) -> Column:
+    """The first column of `C`, as long as the run; an error if it is none."""
+    return padded(column("strategy", strategy), steps)
 
 
 def _bands(values: Column) -> int:

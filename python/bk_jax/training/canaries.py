@@ -8,6 +8,9 @@ looks as if it had been in, then gives the bounds of `bk_jax.audit`, from this o
 |---|---|---|---|
 | `"loss"` | the start, the end | how far the canary's loss fell | two forward passes over the canaries |
 | `"updates"` | step | how much updates lowered its loss, to first order | such a pass at every step |
+
+Rows of steps are part of checkpoints, so that a resumed run has them all. Steps that nobody observed,
+because an earlier call had no such audit, are counted, and the verdict says so.
 """
 
 from __future__ import annotations
@@ -91,6 +94,8 @@ class Audit(NamedTuple):
       confidence: of each bound.
       scores: one for each canary.
       included: which canaries were in.
+      seen: how many rows the scores are made of: steps, or start and end.
+      unseen: steps of the model that were not observed. Bounds hold without them, but may be far lower.
 
     >>> scores, included = np.array([0.5, -0.1]), np.array([True, False])
     >>> found = Audit(0.2, 0.1, 0.1, 0.3, 3.0, 1e-5, 0.95, scores, included)
@@ -107,6 +112,8 @@ class Audit(NamedTuple):
     confidence: float
     scores: np.ndarray[Any, Any]
     included: np.ndarray[Any, Any]
+    seen: int = 2
+    unseen: int = 0
 
     @property
     def is_refuted(self) -> bool:
@@ -115,7 +122,13 @@ class Audit(NamedTuple):
 
     def describe(self) -> str:
         """The bound beside what was spent, in one line."""
+        if not self.seen:
+            return f"audit: no verdict, as none of {self.unseen} steps was observed"
         verdict = "REFUTED" if self.is_refuted else "not refuted"
+        if self.unseen:
+            verdict += (
+                f" by {self.seen} of {self.seen + self.unseen} steps; the others were not observed"
+            )
         return (
             f"audit: epsilon is at least {self.epsilon:.3g} ({self.confidence:.0%} confidence, "
             f"{len(self.scores)} canaries), spent {self.spent:.3g} at delta {self.delta:g}: {verdict}"
@@ -146,6 +159,13 @@ class Without:
         return found[(number < 0) | self.included[np.maximum(number, 0)]]
 
 
+class Watched(NamedTuple):
+    """What a checkpoint keeps of an audit: rows `[steps, canaries]`, and how many steps have none."""
+
+    rows: np.ndarray[Any, Any]
+    unseen: np.ndarray[Any, Any]
+
+
 class Observer:
     """Watches the canaries of a run.
 
@@ -171,6 +191,25 @@ class Observer:
         self._fall = jax.jit(lambda params, to: -_slope(self._losses, params, to))
         self._start = start
         self._rows: list[np.ndarray] = []
+        self._unseen = 0
+
+    def resume(self, kept: Watched | None, steps: int) -> None:
+        """Goes on with what the checkpoint kept that was made after so many steps, if it did."""
+        if self._canaries.observe == "loss":
+            return
+        if kept is None or kept.rows.shape[1:] != self.included.shape:
+            self._unseen = steps
+        else:
+            self._rows, self._unseen = list(kept.rows), int(kept.unseen)
+
+    def kept(self) -> Watched | None:
+        """What the next checkpoint has to keep."""
+        if self._canaries.observe == "loss":
+            return None
+        return Watched(self._all_rows(), np.asarray(self._unseen))
+
+    def _all_rows(self) -> np.ndarray:
+        return np.asarray(self._rows, np.float64).reshape(-1, self._canaries.count)
 
     def step(self, before: Any, after: Any) -> None:
         """Observes a step, if updates are observed."""
@@ -182,11 +221,11 @@ class Observer:
         if self._canaries.observe == "loss":
             start, end = (np.asarray(self._losses(p), np.float64) for p in (self._start, params))
             self._rows = [start, -end]
-        rows = np.stack(self._rows or [np.zeros(self._canaries.count)])
+        rows, nothing = self._all_rows(), np.zeros((1, self._canaries.count))
         score = self._canaries.score or (lambda rows: np.sum(rows, axis=0))
-        return _audit(
-            np.asarray(score(rows)), self.included, spent, delta, self._canaries.confidence
-        )
+        scores = np.asarray(score(rows if len(rows) else nothing))
+        found = _audit(scores, self.included, spent, delta, self._canaries.confidence)
+        return found._replace(seen=len(rows), unseen=self._unseen)
 
 
 def _audit(

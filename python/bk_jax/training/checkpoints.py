@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from bk_jax._extras import require
 from bk_jax.privacy.durable import check_regular
+from bk_jax.training.canaries import Watched
 
 Keys = tuple[str, ...]  # the path to an array
 KEPT = 2  # the last one, and the one before in case of a power loss during the write
+CANARIES = "canaries"  # the part of a checkpoint for an audit
 PLACE_LIMIT = 2**16  # bytes of two numbers in JSON, with room to spare
 
 
@@ -53,14 +56,26 @@ class Checkpoints:
             cleanup_tmp_directories=True,  # left behind by a killed process
         )
 
-    def save(self, state: Any, place: Mapping[str, Any]) -> None:
-        """Writes a checkpoint, unless this step already has one."""
+    def save(self, state: Any, place: Mapping[str, Any], watched: Watched | None = None) -> None:
+        """Writes a checkpoint, unless this step already has one; `watched` is an audit's."""
         _check_names(state)
         if self._manager.latest_step() == place["steps"]:
             return
         args = self._ocp.args
-        whole = args.Composite(state=args.StandardSave(state), ledger=args.JsonSave(dict(place)))
-        self._manager.save(place["steps"], args=whole)
+        items = {"state": args.StandardSave(state), "ledger": args.JsonSave(dict(place))}
+        if watched is not None and len(watched.rows):
+            items[CANARIES] = args.StandardSave(watched._asdict())
+        self._manager.save(place["steps"], args=args.Composite(**items))
+
+    def restore_watched(self) -> Watched | None:
+        """What an audit had observed; None if the newest checkpoint was made without one."""
+        latest = self._manager.latest_step()
+        if latest is None or not (self._folder / str(latest) / CANARIES).exists():
+            return None
+        with _reading(self._folder / str(latest)):
+            only = self._ocp.args.Composite(**{CANARIES: self._ocp.args.StandardRestore()})
+            kept = self._manager.restore(latest, args=only)[CANARIES]
+            return Watched(np.asarray(kept["rows"]), np.asarray(kept["unseen"]))
 
     def restore(self, like: Any) -> Any:
         """The newest state, with the shapes, types and shardings of `like`; else `like`."""
@@ -124,6 +139,7 @@ def _manager(folder: Path, **options: Any) -> Any:
         item_handlers={
             "state": ocp.StandardCheckpointHandler(),
             "ledger": ocp.JsonCheckpointHandler(),
+            CANARIES: ocp.StandardCheckpointHandler(),
         },
     )
 

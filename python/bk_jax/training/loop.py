@@ -178,6 +178,8 @@ def fit(
         observer = None
         if audit is not None:
             observer = Observer(audit, audit.flips(ledger), grad_fn, state.params, fixed)
+            same = place is not None and place["ledger"] == ledger.checkpoint()["ledger"]
+            observer.resume(checkpoints.restore_watched() if same else None, reached)
         run = Run(ledger, nobody, taking, private, checkpoints, recorder, observer)
         state = run.go(checkpoints.restore(state), reached, limit, checkpoint_every, every)
         stopped = _reason(ledger.steps, limit, plan)
@@ -301,4 +303,5 @@ class Run:
         return dataclasses.replace(self.nobody, sampler=sampler)
 
     def _save(self, state: State) -> None:
-        self.checkpoints.save(state, self.ledger.checkpoint())
+        watched = None if self.observer is None else self.observer.kept()
+        self.checkpoints.save(state, self.ledger.checkpoint(), watched)
