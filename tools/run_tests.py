@@ -128,7 +128,7 @@ def run_peers() -> Count:
 
 
 def run_peers_quick() -> Count:
-    """The models of other libraries, planned, and the values of some; and jax_privacy's functions."""
+    """Tests beside other libraries, but for the values of most models."""
     try:
         peers.make("jax")
     except subprocess.CalledProcessError as error:

@@ -43,6 +43,7 @@ def test_what_runs_elsewhere_has_a_test_there(name):
         if isinstance(node, ast.FunctionDef)
     }
     assert f"'{name}'" in functions[test]
+    assert "mark.slow" not in functions[test]  # CI leaves out slow tests beside other libraries
 
 
 def test_the_unit_of_a_topic_runs():

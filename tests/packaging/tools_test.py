@@ -10,6 +10,7 @@ import bazel
 import build_native
 import environments
 import lint_cpp
+import peers
 import run_tests
 from run_tests import Count
 
@@ -199,3 +200,11 @@ def test_a_clean_file_is_known_in_another_checkout_but_not_with_other_flags():
     here, there = "-I/a/1/external/gtest", "-I/b/2/external/gtest"
     assert name(here, "-DX=1") == name(there, "-DX=1")
     assert len({name(here), name(here, "-DX=1"), name("-I/a/1/external/other")}) == 3
+
+
+def test_ci_runs_the_tests_beside_other_libraries_but_for_slow_ones():
+    """So the lines of every page about another library are run by CI."""
+    assert "peers-quick" in (environments.ROOT / ".ci" / "run").read_text()
+    assert set(peers.TESTS) <= set(peers.QUICK)
+    for folder in peers.TESTS:
+        assert list((environments.ROOT / folder).glob("*_test.py"))
