@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bk_jax import mechanisms, privacy, sampling
+from bk_jax import mechanisms, privacy, sampling, training
 from bk_jax.sampling.dealt import refuse_amplification
 
 KEYS = list(jax.random.split(jax.random.key(0), 400))
@@ -132,6 +132,43 @@ def test_correlated_noise_has_no_plain_poisson_sampler():
     )
     with pytest.raises(TypeError, match="expects a PrivacyPlan, got CorrelatedPlan"):
         sampling.PoissonSampler.of(plan)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (
+            sampling.FixedSizeSampler(10, 2),
+            "no plan, and so no ledger, for FixedSizeSampler: it is",
+        ),
+        (
+            sampling.MinSeparationSampler(10, 2, 0.5),
+            "Use its participation(steps) in a CorrelatedPlan",
+        ),
+        (None, "a NoneType is no plan: pass a bk_jax.privacy.PrivacyPlan or CorrelatedPlan"),
+    ],
+)
+def test_samplers_without_a_plan_say_what_to_use(tmp_path, plan, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        sampling.sampler_of(plan, KEYS[0])
+    with pytest.raises(TypeError, match=re.escape(message)):
+        training.fit(np.sum, 0.0, np.zeros(10), plan=plan, optimizer=None, directory=tmp_path)
+
+
+def test_a_plan_by_hand_for_batches_with_a_least_distance(tmp_path):
+    """Its ledger counts the steps; batches are the sampler's."""
+    sampler, counted = sampling.MinSeparationSampler(40, 3, 0.5), 0
+    plan = privacy.CorrelatedPlan(
+        noise=mechanisms.BandedInverse((1.0,)), participation=sampler.participation(6),
+        num_examples=40, batch_size=10, delta=1e-3, noise_multiplier=2.0,
+    )  # fmt: skip
+    last = sampler.init()
+    with privacy.open_ledger(tmp_path / "run.ledger", plan) as ledger:
+        for step in ledger:
+            indices, last = sampler.indices(step.sampling_key, step.number, last)
+            counted += len(indices)
+        assert (ledger.steps, ledger.epsilon()) == (6, plan.epsilon())
+    assert 0 < counted <= 80
 
 
 def test_nothing_is_refused_that_needs_no_amplification():

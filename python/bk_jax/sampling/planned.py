@@ -7,6 +7,7 @@
 | `CorrelatedPlan`, any other participation | `BallsInBins`: every example in one step of an epoch |
 
 An epoch has as many steps as an example rests; an example that takes part once has one epoch.
+`FixedSizeSampler` and `MinSeparationSampler` belong to no plan that `fit` knows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ import numpy as np
 from bk_jax import mechanisms
 from bk_jax.privacy.correlated_plan import CorrelatedPlan
 from bk_jax.privacy.plans import Plan
+from bk_jax.privacy.privacy_plan import PrivacyPlan
 from bk_jax.sampling.dealt import BallsInBins, CyclicPoissonSampler
+from bk_jax.sampling.fixed_size import FixedSizeSampler
+from bk_jax.sampling.min_separation import MinSeparationSampler
 from bk_jax.sampling.poisson import PoissonSampler
 from bk_jax.sampling.sampler import Sampler
 
@@ -44,6 +48,7 @@ def sampler_of(plan: Plan, partition_key: jax.Array) -> Callable[[int], Sampler]
       plan: of a kind in the table above.
       partition_key: deals the examples into groups, once for the run: `ledger.partition_key()`.
     """
+    check_plan(plan)
     if not isinstance(plan, CorrelatedPlan):
         poisson = PoissonSampler.of(plan)
         return lambda step: poisson
@@ -65,6 +70,7 @@ class Nobody:
     @staticmethod
     def of(plan: Plan) -> Nobody:
         """As `sampler_of(plan)`, with the same errors."""
+        check_plan(plan)
         if isinstance(plan, CorrelatedPlan):
             check_batches(plan)
             return Nobody(plan.num_examples, None)
@@ -74,6 +80,29 @@ class Nobody:
         """None."""
         del key
         return np.zeros(0, np.int64)
+
+
+def check_plan(plan: Any) -> None:
+    """It is one; for a sampler that belongs to none, what to use in its place."""
+    if isinstance(plan, PrivacyPlan | CorrelatedPlan):
+        return
+    if isinstance(plan, FixedSizeSampler):
+        raise TypeError(
+            "there is no plan, and so no ledger, for FixedSizeSampler: it is accounted for where one "
+            "record replaces another, and by Renyi divergences only. Use PrivacyPlan(max_batch_size=...)"
+            " for batches of one shape; or count steps yourself, with FixedSizeSampler.event and "
+            "dp_accounting."
+        )
+    if isinstance(plan, MinSeparationSampler):
+        raise TypeError(
+            "the batches of MinSeparationSampler are made by hand: it remembers who took part. Use its "
+            "participation(steps) in a CorrelatedPlan, whose ledger counts the steps; fit takes that "
+            "plan, too, with balls in bins for batches."
+        )
+    raise TypeError(
+        f"a {type(plan).__name__} is no plan: pass a bk_jax.privacy.PrivacyPlan or CorrelatedPlan, such "
+        "as bk_jax.privacy.plan makes."
+    )
 
 
 def check_batches(plan: CorrelatedPlan) -> None:

@@ -17,7 +17,7 @@ from bk_jax.mechanisms import CorrelatedRelease
 from bk_jax.privacy import CorrelatedPlan, Ledger, PrivacyPlan, Step, checks, open_ledger
 from bk_jax.privacy.plans import Plan
 from bk_jax.sampling import Loader, Sampler, sampler_of
-from bk_jax.sampling.planned import Nobody
+from bk_jax.sampling.planned import Nobody, check_plan
 from bk_jax.training import adaptive, correlated, history, on_grid, steps
 from bk_jax.training.averaging import average_of
 from bk_jax.training.canaries import Audit, Canaries, Observer, Without
@@ -145,6 +145,7 @@ def fit(
         raise ValueError(
             "fit is for one process; docs/devices.md has the loop for several, with open_shared_ledger."
         )
+    check_plan(plan)
     checks.whole_number("checkpoint_every", checkpoint_every, 1)
     every = report_every if report_every is not None else max(1, plan.steps // REPORTS)
     checks.whole_number("report_every", every, 1)
