@@ -63,6 +63,7 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "navigation_with_keys": False,
     "article_footer_items": [],
+    "navbar_persistent": [],  # the sidebar has a search box: no bar above it for a second one
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }

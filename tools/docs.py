@@ -1,13 +1,13 @@
 """Builds the site into build/docs/html, in an environment of its own: .venv-docs.
 
-    python tools/docs.py [--stage] [--shots] [--linkcheck] [--notebooks] [--here]
+    python tools/docs.py [--stage] [--shots] [--keep] [--linkcheck] [--notebooks] [--here]
 
 Pages are staged first (build/docs/source): those of docs/, those of other folders that they link to, the
 API reference, and the list of errors. Then Sphinx runs; a warning ends the build. `--stage` stops before
 that. `--shots` takes pictures of five pages with Chromium into build/docs/shots, wide and narrow, light
-and dark. `--linkcheck` asks each address outside of the site whether it is there, which needs a network.
-`--notebooks` writes the notebooks that Colab opens from their text form. `--here` uses the
-Python that runs this instead of .venv-docs.
+and dark; `--keep` does that, and puts five of them into docs/figures/site. `--linkcheck` asks each
+address outside of the site whether it is there, which needs a network. `--notebooks` writes those that
+Colab opens from their text form. `--here` uses the Python that runs this instead of .venv-docs.
 
 BK_JAX_REPOSITORY, such as https://github.com/OWNER/NAME, gives pages a repository button and notebooks
 a Colab button that opens them from there; `--notebooks` writes it into their first cell. Without it, a
@@ -31,6 +31,7 @@ LOCK = ROOT / "requirements-docs.lock"
 VENV = ROOT / ".venv-docs"
 HTML = OUT / "html"
 NOTEBOOKS = ROOT / "docs" / "notebooks"
+SITE_SHOTS = ROOT / "docs" / "figures" / "site"
 
 
 def environment() -> dict[str, str]:
@@ -57,6 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--stage", action="store_true", help="write the pages and stop")
     parser.add_argument("--shots", action="store_true", help="pictures of five pages")
+    parser.add_argument("--keep", action="store_true", help="the same, for docs/figures/site")
     parser.add_argument(
         "--linkcheck", action="store_true", help="look for dead links to other sites"
     )
@@ -87,8 +89,9 @@ def main() -> None:
         run(
             "-m", "sphinx", "-q", "-d", doctrees, "-b", "linkcheck", str(SOURCE), str(OUT / "links")
         )
-    if arguments.shots:
-        run("-m", "docsite.shots", str(HTML), str(OUT / "shots"))
+    if arguments.shots or arguments.keep:
+        kept = [str(SITE_SHOTS)] if arguments.keep else []
+        run("-m", "docsite.shots", str(HTML), str(OUT / "shots"), *kept)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Pictures of five pages as a browser shows them, wide and narrow, light and dark.
 
-`python -m docsite.shots HTML_FOLDER OUT_FOLDER` needs Chromium.
+`python -m docsite.shots HTML_FOLDER OUT_FOLDER [KEPT_FOLDER]` needs Chromium. The last folder gets
+those of docs/pictures.md.
 """
 
 from __future__ import annotations
@@ -15,6 +16,14 @@ from PIL import Image
 
 PAGES = ("index", "notebooks/ten_minutes", "reference/bk_jax", "errors", "pictures")
 SIZES = {"wide": (1400, 1600), "phone": (390, 1400)}
+KEPT = (
+    "index-wide-light",
+    "pictures-wide-light",
+    "reference-bk_jax-wide-dark",
+    "notebooks-ten_minutes-phone-dark",
+    "errors-phone-light",
+)
+COLOURS = 256  # of a kept picture; with 48, blue was teal and amber orange
 LEAST = 500  # Chromium's windows are this wide at least: a narrower page is in a frame, and cut out
 
 
@@ -41,6 +50,19 @@ def framed(page: Path, frame: Path, size: tuple[int, int]) -> Path:
     return frame
 
 
+def reduced(picture: Image.Image) -> Image.Image:
+    """The same picture, small enough for a repository, with its rare colours."""
+    method = Image.Quantize.MAXCOVERAGE
+    return picture.convert("RGB").quantize(COLOURS, method=method, dither=Image.Dither.NONE)
+
+
+def keep(shots: Path, folder: Path) -> None:
+    """Puts the pictures of docs/pictures.md there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in KEPT:
+        reduced(Image.open(shots / f"{name}.png")).save(folder / f"{name}.png", optimize=True)
+
+
 def main() -> None:
     html, out = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -51,6 +73,8 @@ def main() -> None:
                 path = out / f"{page.replace('/', '-')}-{name}-{mode}.png"
                 take(html / f"{page}.html", path, size, dark)
                 print(path)
+    if len(sys.argv) > 3:
+        keep(out, Path(sys.argv[3]).resolve())
 
 
 if __name__ == "__main__":
