@@ -152,6 +152,15 @@ def test_calls_for_many_layers_cost_as_much_as_a_call_for_each():
     assert call_flops(sums, [Shape("f32", (2,)), *pairs]) == 7 * 2 * 6 * 4 * 5
 
 
+def test_a_workspace_beside_the_results_is_not_taken_for_examples():
+    """As on a GPU. Two examples, three tokens, 4 by 5 weights: products and squares."""
+    a, g = Shape("bf16", (2, 1, 3, 4)), Shape("bf16", (2, 1, 3, 5))
+    stored = made_call("bk_per_sample_grad", [(2, 1, 4, 5), (2,), (2,), (4096,)])
+    direct = made_call("bk_direct_norm", [(2,), (2,), (4096,)])
+    expected = 2 * 4 * 5 * (2 * 3 + 2)
+    assert [call_flops(call, [a, g]) for call in (stored, direct)] == [expected] * 2
+
+
 WINDOW = "{dilation = dense<1> : tensor<3xi64>, stride = dense<1> : tensor<3xi64>, %s}"
 
 
