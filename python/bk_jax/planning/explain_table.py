@@ -14,7 +14,8 @@ from collections.abc import Sequence
 WIDTH = 120
 WIDE = ["parameter", "shape", "kind", "N", "T", "d", "p", "route", "extra flop", "share", "ms"]
 WIDE += ["why", "used at"]
-PAGE = ["parameter", "shape", "kind", "N, T, d, p", *WIDE[7:]]  # in a browser
+PAGE = ["parameter", "shape", "route", "ms", "share", "why", "used at"]  # in a browser: sizes last
+PAGE += ["kind", "N, T, d, p", "extra flop"]
 STYLES = {"why": "why", "used at": "why", "extra flop": "right", "N, T, d, p": "right"}
 NARROW = [name for name in WIDE if name not in ("N", "T", "d", "p")]
 HINT = "more columns, and every line in full: .table(wide=True)"
