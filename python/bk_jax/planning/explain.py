@@ -13,7 +13,14 @@ from bk_jax.ops.numerics import accumulation_dtype
 from bk_jax.palette import BLUE, INK, ORANGE, ROUTES
 from bk_jax.planning.cost import LayerCost
 from bk_jax.planning.equal import calls_text
-from bk_jax.planning.explain_table import PAGE, STYLES, Cells, narrow_table, wide_table
+from bk_jax.planning.explain_table import (
+    PAGE,
+    STYLES,
+    Cells,
+    named_cells,
+    narrow_table,
+    wide_table,
+)
 from bk_jax.planning.flops import count_flops
 from bk_jax.planning.plan import Block, Plan
 from bk_jax.planning.rates import Rates
@@ -144,7 +151,7 @@ def explanation_table(explanation: Explanation) -> Table:
         "ms": max((abs(row.seconds) for row in explanation.rows), default=0.0),
     }
     for row in explanation.rows:
-        cells = {name: text(value) for name, value in _cells(row).items()}
+        cells = {name: text(named_cells(value)) for name, value in _cells(row).items()}
         cells["N, T, d, p"] = text(f"{row.n}, {row.t}, {row.d}, {row.p}")
         cells["route"] = chip(row.route, ROUTES.get(row.route, INK))
         cells["share"] = bar(row.share, largest["share"], _cells(row)["share"])
