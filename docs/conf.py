@@ -28,6 +28,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 python_maximum_signature_line_length = 78
 toc_object_entries = False
+smartquotes = False  # messages and code in prose are to be read, and searched, as they are
 
 # Notebooks: executed once for each change of their text, and an error in one ends the build.
 nb_execution_mode = "cache"

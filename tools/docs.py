@@ -5,7 +5,8 @@
 Pages are staged first (build/docs/source): those of docs/, those of other folders that they link to, the
 API reference, and the list of errors. Then Sphinx runs; a warning ends the build. `--stage` stops before
 that. `--shots` takes pictures of five pages with Chromium into build/docs/shots, wide and narrow, light
-and dark; `--keep` does that, and puts five of them into docs/figures/site. `--linkcheck` asks each
+and dark, and ends with an error if a page scrolls sideways on a phone; `--keep` does that, and puts five
+of the pictures into docs/figures/site. `--linkcheck` asks each
 address outside of the site whether it is there, which needs a network. `--notebooks` writes those that
 Colab opens from their text form. `--here` uses the Python that runs this instead of .venv-docs.
 
@@ -92,6 +93,7 @@ def main() -> None:
     if arguments.shots or arguments.keep:
         kept = [str(SITE_SHOTS)] if arguments.keep else []
         run("-m", "docsite.shots", str(HTML), str(OUT / "shots"), *kept)
+        run("-m", "docsite.widths", str(HTML))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from benchmarks.suite.readings import (
 )
 from benchmarks.suite.tables import figure_table, largest_table, step_table
 
-OPENING = """# Measured
+OPENING = """# Benchmark report
 
 Written by `make bench` (minutes) and `make bench-full` (hours, can be interrupted), peers by
 `make bench-peers`; do not edit. Operations and memory of every model of the paper, counted and compared

@@ -1,6 +1,6 @@
-"""Differentially private training for JAX at the price of ordinary training.
+"""Differentially private training in JAX at about the price of ordinary training.
 
-`bk_jax.dp_value_and_grad(loss_fn)` stands where `jax.value_and_grad(loss_fn)` stood.
+`bk_jax.dp_value_and_grad(loss_fn)` takes the place of `jax.value_and_grad(loss_fn)`.
 """
 
 import importlib

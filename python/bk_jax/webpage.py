@@ -33,15 +33,19 @@ html[data-theme=dark] .bk { --paper: #1b2129; --ground: #12161c; --ink: #e4e9ef;
 .bk dd { margin: 0; font-weight: 600; font-variant-numeric: tabular-nums; }
 .bk table { border-collapse: collapse; font-size: 13px; margin: 0 0 8px; color: inherit; }
 .bk th { text-align: left; color: var(--faint); font-weight: 500; border-bottom: 1px solid var(--line); }
-.bk th, .bk td { padding: 4px 10px; white-space: nowrap; background: none; }
+.bk th, .bk td { padding: 4px 8px; white-space: nowrap; background: none; }
+.bk th:first-child, .bk td:first-child { position: sticky; left: -12px; z-index: 1;
+  background: var(--paper); }
 .bk .right { text-align: right; font-variant-numeric: tabular-nums; }
 .bk tbody tr { border-bottom: 1px solid var(--line); }
-.bk .why { white-space: normal; min-width: 20em; color: var(--faint); }
+.bk tr.total { font-weight: 600; border-top: 2px solid var(--faint); }
+.bk .why { white-space: normal; min-width: 13em; color: var(--faint); overflow-wrap: anywhere; }
 .bk .chip { display: inline-block; width: 10px; height: 10px; border-radius: 3px; margin-right: 6px; }
-.bk .track { display: inline-block; position: relative; width: 96px; height: 11px; margin-right: 8px;
+.bk .track { display: inline-block; position: relative; width: 80px; height: 11px; margin-right: 8px;
   vertical-align: -1px; background: var(--ground); border-radius: 3px; overflow: hidden; }
 .bk .track i { position: absolute; top: 0; bottom: 0; border-radius: 2px; }
 .bk p { margin: 2px 0; color: var(--faint); }
+.bk p.legend > span { margin-right: 16px; }
 .bk p.warning { color: var(--ink); border-left: 4px solid #d55e00; padding-left: 8px; }
 """
 _PAGE = """<!doctype html>
@@ -63,13 +67,15 @@ class Column:
 
 @dataclasses.dataclass
 class Table:
-    """A table with a title, cards of numbers above it and lines below."""
+    """A table with a title, cards of numbers above it, a legend and lines below."""
 
     title: str
     columns: Sequence[Column]
     cards: dict[str, str] = dataclasses.field(default_factory=dict)
     rows: list[Sequence[str]] = dataclasses.field(default_factory=list)
     below: Sequence[str] = ()
+    legend: dict[str, str] = dataclasses.field(default_factory=dict)  # what a bar's colour says
+    total: Sequence[str] = ()  # the last row
 
     def add(self, cells: Sequence[str]) -> None:
         """One more row, of cells as the functions below make them."""
@@ -79,6 +85,11 @@ class Table:
         """For a notebook."""
         head = "".join(f"<th{_class(c.style)}>{html.escape(c.name)}</th>" for c in self.columns)
         body = "".join(f"<tr>{self._row(row)}</tr>" for row in self.rows)
+        body += f'<tr class="total">{self._row(self.total)}</tr>' if self.total else ""
+        spots = "".join(
+            f"<span>{chip(word, colour)}</span>" for word, colour in self.legend.items()
+        )
+        legend = f'<p class="legend">{spots}</p>' if spots else ""
         cards = "".join(
             f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>"
             for name, value in self.cards.items()
@@ -86,7 +97,7 @@ class Table:
         return (
             f'<div class="bk"><style>{_STYLE}</style><h1>{html.escape(self.title)}</h1><dl>{cards}</dl>'
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"{''.join(map(_line, self.below))}</div>"
+            f"{legend}{''.join(map(_line, self.below))}</div>"
         )
 
     def _row(self, cells: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from bk_jax import first_call, palette
 from bk_jax.overhead import Row, StepMemory, Tax, Timing
 from bk_jax.webpage import Column, Table, bar, text
 
+BLUE_SPOT = f'class="chip" style="background:{palette.BLUE}"'
 SAME, SLOWER = Timing(0.1, 1.0, 0.99, 1.01, 9), Timing(0.11, 1.1, 1.09, 1.11, 9)
 
 
@@ -32,7 +33,10 @@ def test_the_tax_is_a_table_with_bars():
     html = report()._repr_html_()
     assert "&lt;b&gt;/kernel" in html
     assert "<b>/kernel" not in html
-    assert html.count("<tr>") == 5  # a header, three rows and their total
+    assert html.count("<tr>") == 4  # a header and three rows
+    assert html.count('<tr class="total"><td>total</td>') == 1
+    legend = html.split('<p class="legend">')[1].split("</p>")[0]
+    assert legend.index(BLUE_SPOT) < legend.index("added") < legend.index("saved")
     assert f"width:100%;background:{palette.BLUE}" in html  # the largest of the rows
     assert f"width:50%;background:{palette.ORANGE}" in html  # what is saved
     assert "1.500" in html  # temporary memory

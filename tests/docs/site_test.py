@@ -44,6 +44,18 @@ def test_every_public_name_has_an_entry_with_an_example(public):
         assert "```pycon" in text
 
 
+def test_a_page_of_the_reference_begins_with_its_names():
+    for module in {public.module for public in NAMES}:
+        names = [public for public in NAMES if public.module == module]
+        ordered = reference.in_order(names)
+        assert set(ordered) == set(names)
+        links = re.findall(r"^\| \{py:obj\}`(\w+) <(.*)>` \| .", reference.contents(ordered), re.M)
+        assert links == [(public.name, public.full) for public in ordered]
+    assert set(reference.FIRST) <= {public.name for public in NAMES}
+    first = [p for p in NAMES if p.module == "bk_jax"]
+    assert reference.in_order(first)[0].name == "dp_value_and_grad"
+
+
 def test_every_error_has_a_cause_and_a_cure():
     assert len(errors.every_error()) > 250
     assert not errors.without_cure(), "say what to do in the message, or in tools/docsite/cures.py"
@@ -57,6 +69,13 @@ def test_no_cure_is_for_a_message_that_is_gone():
 def test_anchors_of_errors_are_unique():
     anchors = [error.anchor for error in errors.every_error()]
     assert len(anchors) == len(set(anchors))
+
+
+def test_the_beginning_of_a_long_message_ends_with_a_word():
+    text = "l2_clip_norm must be a scalar, " + "or a tree of scalars with one for each " * 3
+    shown = errors.short(text).removesuffix(" …")
+    assert errors.plain(text).startswith(shown + " ")
+    assert errors.short("w is `3`.") == "w is 3."
 
 
 def test_every_section_of_the_errors_has_a_title():

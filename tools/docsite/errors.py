@@ -32,7 +32,7 @@ LONGEST = 90  # characters of a message in a list of links
 def short(text: str) -> str:
     """The beginning of a message, for a link."""
     first = " ".join(text.replace("`", "").split())
-    return plain(first if len(first) <= LONGEST else first[: LONGEST - 1] + "…")
+    return plain(first if len(first) <= LONGEST else first[:LONGEST].rsplit(" ", 1)[0] + " …")
 
 
 def cause_and_cure(error: Error) -> tuple[str, str]:
@@ -66,10 +66,9 @@ def page() -> str:
     others = sum(len(found) for _, found in elsewhere.SECTIONS.values())
     parts = [
         "# Errors, with cause and cure",
-        f"All {len(every_error())} messages of the package, as its source had them when this was made: "
-        f"exceptions, warnings, what goes to the logger; and {others} of its custom calls and of "
-        "`bk-hlo lint`. `{word}` stands for what is filled in. Search for words of yours that are not "
-        "names or numbers.",
+        f"Every message of the package: {len(every_error())} exceptions, warnings and lines for the "
+        f"logger, read from the source, and {others} that custom calls and `bk-hlo lint` write. "
+        "`{word}` stands for a name or number of yours: leave those out when you search this page.",
     ]
     for room in [*ROOMS, *sorted(rooms.keys() - ROOMS.keys())]:
         title = ROOMS.get(room, f"`{room}`")

@@ -77,7 +77,7 @@ def flow() -> Any:
     arrow(axes, (10.65, 3.3), (9.95, 3.3))
     box(axes, 8.3, low, "clipped sum, one\nproduct per layer", BLUE, 3.2)
     arrow(axes, (8.3, 2.75), (8.3, low + 0.55))
-    axes.plot([13.05, 13.25, 13.25], [top, top, low], color=FAINT, linewidth=1.6)
+    axes.plot([12.98, 13.25, 13.25], [top, top, low], color=FAINT, linewidth=1.6)
     arrow(axes, (13.25, low), (9.98, low), "a and g once more")
     box(axes, 4.5, low, "+ noise, once", ORANGE, 2.4)
     arrow(axes, (6.65, low), (5.75, low))

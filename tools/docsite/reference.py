@@ -23,6 +23,23 @@ from docsite.rooms import GUESTS, ROOMS
 
 FENCE = "`" * 8
 LISTED = 10  # messages of one name; the others are a click away
+FIRST = (  # names that a reader looks for; the others follow: functions, then classes
+    "dp_value_and_grad",
+    "clipped_value_and_grad",
+    "DPValueAndGrad",
+    "private_update",
+    "plan",
+    "PrivacyPlan",
+    "open_ledger",
+    "Ledger",
+    "PoissonSampler",
+    "Loader",
+    "fit",
+    "lora",
+    "partition",
+    "assert_sensitivity",
+    "key",
+)
 
 
 def signature_text(value: Any) -> str:
@@ -100,8 +117,33 @@ def page(module: str, names: list[Public]) -> str:
     first = (module.removeprefix("bk_jax").split(".")[1:2] or ["api"])[0]
     room = GUESTS.get(first, first)
     note = f"All messages of this part of the package: [errors](../errors.md#of-{room})."
-    ordered = sorted(names, key=lambda public: inspect.isclass(public.value))  # functions first
-    return "\n\n".join([f"# {module}", doc, *map(entry, ordered), "## Errors", note, ""])
+    ordered = in_order(names)
+    parts = [f"# {module}", doc, contents(ordered), *map(entry, ordered), "## Errors", note, ""]
+    return "\n\n".join(parts)
+
+
+def in_order(names: list[Public]) -> list[Public]:
+    """What a reader looks for first, then functions, then classes."""
+
+    def rank(public: Public) -> tuple[int, bool]:
+        place = FIRST.index(public.name) if public.name in FIRST else len(FIRST)
+        return place, inspect.isclass(public.value)
+
+    return sorted(names, key=rank)
+
+
+def contents(names: list[Public]) -> str:
+    """The names of a page with the first sentence of each, as links."""
+    rows = [
+        f"| {{py:obj}}`{public.name} <{public.full}>` | {_first_sentence(public.value)} |"
+        for public in names
+    ]
+    return "\n".join(["| name | what it is |", "|---|---|", *rows])
+
+
+def _first_sentence(value: Any) -> str:
+    paragraph = " ".join(to_markdown(doc_of(value)).split("\n\n")[0].split())
+    return re.split(r"(?<=[.:])\s", paragraph, maxsplit=1)[0].rstrip(".:").replace("|", r"\|")
 
 
 def index() -> str:

@@ -24,6 +24,7 @@ KEPT = (
     "errors-phone-light",
 )
 COLOURS = 256  # of a kept picture; with 48, blue was teal and amber orange
+SETTLED = 3000  # milliseconds: a dark page fades in, and its search box was black on black
 LEAST = 500  # Chromium's windows are this wide at least: a narrower page is in a frame, and cut out
 
 
@@ -33,6 +34,7 @@ def take(page: Path, out: Path, size: tuple[int, int], dark: bool) -> None:
     width, height = size
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     command += [f"--window-size={max(width, LEAST)},{height}", f"--screenshot={out}"]
+    command += [f"--virtual-time-budget={SETTLED}"]
     command += ["--blink-settings=preferredColorScheme=0"] if dark else []
     with tempfile.TemporaryDirectory() as folder:
         shown = page if width >= LEAST else framed(page, Path(folder, "frame.html"), size)

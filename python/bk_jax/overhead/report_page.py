@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bk_jax.hlo.table import si
 from bk_jax.overhead.report import Row, Tax, add_up, shorten
-from bk_jax.palette import INK, ROUTES
+from bk_jax.palette import BLUE, INK, ORANGE, ROUTES
 from bk_jax.webpage import Column, Table, bar, chip, text
 
 SHOWN = 60  # parameters; the others are summed
@@ -16,12 +16,13 @@ COLUMNS += [Column("private", "right")]
 def report_table(report: Tax) -> Table:
     """Bars are percents of the plain step's time, by the largest of all rows."""
     table = Table("What privacy costs this step", COLUMNS, _cards(report), below=[_below(report)])
+    table.legend = {"added, in percent of the plain step": BLUE, "saved": ORANGE}
     rows = shorten(report.rows, SHOWN)
     seen = [abs(x) for row in rows for x in (row.predicted, row.measured) if x is not None]
     for row in rows:
         table.add(_cells(row, max(seen, default=0.0)))
     total = add_up("total", list(report.rows))
-    table.add(_cells(total, abs(total.measured or total.predicted)))
+    table.total = _cells(total, abs(total.measured or total.predicted))
     return table
 
 

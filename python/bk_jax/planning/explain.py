@@ -10,10 +10,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from bk_jax.ops.numerics import accumulation_dtype
-from bk_jax.palette import INK, ROUTES
+from bk_jax.palette import BLUE, INK, ORANGE, ROUTES
 from bk_jax.planning.cost import LayerCost
 from bk_jax.planning.equal import calls_text
-from bk_jax.planning.explain_table import WIDE, Cells, narrow_table, wide_table
+from bk_jax.planning.explain_table import (
+    PAGE,
+    STYLES,
+    Cells,
+    named_cells,
+    narrow_table,
+    wide_table,
+)
 from bk_jax.planning.flops import count_flops
 from bk_jax.planning.plan import Block, Plan
 from bk_jax.planning.rates import Rates
@@ -128,7 +135,7 @@ class Explanation:
 
 def explanation_table(explanation: Explanation) -> Table:
     """The table for a browser: bars are shares of the largest entry of their column."""
-    columns = [Column(n, "why" if n in ("why", "used at") else "") for n in WIDE]
+    columns = [Column(name, STYLES.get(name, "")) for name in PAGE]
     ratio = f"{explanation.predicted_ratio:.2f}"
     cards = {
         "examples": str(explanation.batch_size),
@@ -138,16 +145,18 @@ def explanation_table(explanation: Explanation) -> Table:
         "kept beside the plain step": f"{_si(explanation.extra_bytes)}B",
     }
     table = Table("What is done with each parameter", columns, cards, below=explanation._closing())
+    table.legend = {"added to the plain step": BLUE, "saved": ORANGE}
     largest = {
         "share": max((row.share for row in explanation.rows), default=0.0),
         "ms": max((abs(row.seconds) for row in explanation.rows), default=0.0),
     }
     for row in explanation.rows:
-        cells = {name: text(value) for name, value in _cells(row).items()}
+        cells = {name: text(named_cells(value)) for name, value in _cells(row).items()}
+        cells["N, T, d, p"] = text(f"{row.n}, {row.t}, {row.d}, {row.p}")
         cells["route"] = chip(row.route, ROUTES.get(row.route, INK))
         cells["share"] = bar(row.share, largest["share"], _cells(row)["share"])
         cells["ms"] = bar(row.seconds, largest["ms"], _milliseconds(row.seconds))
-        table.add([cells[name] for name in WIDE])
+        table.add([cells[name] for name in PAGE])
     return table
 
 

@@ -14,9 +14,13 @@ from collections.abc import Sequence
 WIDTH = 120
 WIDE = ["parameter", "shape", "kind", "N", "T", "d", "p", "route", "extra flop", "share", "ms"]
 WIDE += ["why", "used at"]
+PAGE = ["parameter", "shape", "route", "ms", "share", "why", "used at"]  # in a browser: sizes last
+PAGE += ["kind", "N, T, d, p", "extra flop"]
+STYLES = {"why": "why", "used at": "why", "extra flop": "right", "N, T, d, p": "right"}
 NARROW = [name for name in WIDE if name not in ("N", "T", "d", "p")]
 HINT = "more columns, and every line in full: .table(wide=True)"
 
+_CELL = re.compile(r"[^\s()]*\bipykernel_\d+/\d+\.py:(\d+)")
 _LONGEST = {"parameter": 30, "shape": 12}  # of the narrow table
 _PLACES = 24  # minimum room for where something is used
 _LIBRARY = re.compile(r" > \S+:\d+")
@@ -25,6 +29,15 @@ _OUTER_FUNCTIONS = re.compile(r"[^\s()]*<locals>\.")
 _REASON_AND_PLACE = re.compile(r"(used by .*?) at (\S+:\d+ .*)")
 
 Cells = dict[str, str]
+
+
+def named_cells(text: str) -> str:
+    """The same with a notebook's cells called that; their files have names that nobody knows.
+
+    >>> named_cells("used by add at /tmp/ipykernel_66/1471.py:10 (predict)")
+    'used by add at cell line 10 (predict)'
+    """
+    return _CELL.sub(r"cell line \1", text)
 
 
 def wide_table(rows: Sequence[Cells], closing: Sequence[str]) -> str:
