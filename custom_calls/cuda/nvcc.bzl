@@ -51,6 +51,7 @@ WARPGROUP_KERNELS = [
     "direct_norm",
     "ghost_norm",
     "per_sample_grad",
+    "tied_cross",
 ]
 
 ONLY_WITH_CUDA = select({
