@@ -10,6 +10,7 @@ KERNELS = [
     "direct_norm",
     "embedding_norm",
     "gaussian",
+    "gaussians",
     "ghost_norm",
     "per_sample_grad",
     "scaled_copy",

@@ -138,6 +138,27 @@ MUTANTS = {
         "WeightedSumTest.ExactOnSmallIntegers",
         "bounds",
     ),
+    "groups_of_the_next_array": (
+        "gaussians",
+        "first[middle] <= group",
+        "first[middle] < group",
+        "GaussiansTest.SameBitsAsTheCpu",
+        "equality",
+    ),
+    "one_stream_for_all": (
+        "gaussians",
+        "table.stream[array]",
+        "table.stream[0]",
+        "GaussiansTest.SameBitsAsTheCpu",
+        "equality",
+    ),
+    "one_launch_for_all": (
+        "gaussians",
+        "while (begin < count)",
+        "while (false)",
+        "GaussiansTest.OneLaunchUpToAsManyArraysAsATableHas",
+        "equality",
+    ),
     "same_address_same_rows": (
         "tied_cross:gram.cuh",
         "x.first == y.first && x.rows == y.rows",
