@@ -40,6 +40,14 @@ struct NoiseStream {
   uint32_t domain;
 };
 
+// A whole array and its stream; x and out may be the same.
+struct NoiseArray {
+  uint32_t stream;
+  int64_t size;
+  const float* x;
+  float* out;
+};
+
 }  // namespace bk
 
 #endif  // BK_JAX_CUSTOM_CALLS_NOISE_H_

@@ -8,18 +8,6 @@
 namespace bk::cuda {
 namespace {
 
-// Adds each normal where it belongs as soon as it is made.
-template <class T>
-struct AddedAtOnce {
-  const RowPart<T>& part;
-  Accumulator<T> stddev;
-  unsigned lane;
-
-  __device__ void Take(int k, Accumulator<T> z) const {
-    part.Add(PlaceOf<Accumulator<T>>(k, lane), z * stddev);
-  }
-};
-
 template <class T>
 __global__ void __launch_bounds__(kNoiseThreads)
     GaussianKernel(NoiseBlock block, Rows rows, NoiseName name, const T* x,

@@ -17,6 +17,10 @@ struct RowTile {
   int64_t first, rows, width;
   Extent<T> array;
 };
+template <class T>
+__device__ bool AreSame(const RowTile<T>& x, const RowTile<T>& y) {
+  return x.x == y.x && x.first == y.first && x.rows == y.rows;
+}
 
 // A tile of X Y^T: its chunks. On the diagonal of X X^T both operands are the
 // same rows, which are copied once.
@@ -26,8 +30,7 @@ class GramChunks {
   __device__ GramChunks(const RowTile<T>& x, const RowTile<T>& y)
       : left_(x.x, x.first, x.rows, x.width, x.array),
         right_(y.x, y.first, y.rows, y.width, y.array),
-        right_offset_(x.x == y.x && x.first == y.first ? 0
-                                                       : Tiles::kPieceBytes),
+        right_offset_(AreSame(x, y) ? 0 : Tiles::kPieceBytes),
         columns_(static_cast<int>(x.width)) {}
 
   template <int kAhead>

@@ -200,6 +200,18 @@ __device__ inline unsigned PlaceOf(int k, unsigned lane) {
   return kLanesOfGroup * k + in_run;
 }
 
+// Adds each normal where it belongs as soon as it is made.
+template <class T>
+struct AddedAtOnce {
+  const RowPart<T>& part;
+  Accumulator<T> stddev;
+  unsigned lane;
+
+  __device__ void Take(int k, Accumulator<T> z) const {
+    part.Add(PlaceOf<Accumulator<T>>(k, lane), z * stddev);
+  }
+};
+
 }  // namespace bk::cuda
 
 #endif  // BK_JAX_CUSTOM_CALLS_CUDA_NOISE_ROWS_CUH_

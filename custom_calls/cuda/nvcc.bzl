@@ -10,6 +10,7 @@ KERNELS = [
     "direct_norm",
     "embedding_norm",
     "gaussian",
+    "gaussians",
     "ghost_norm",
     "per_sample_grad",
     "scaled_copy",
@@ -51,6 +52,7 @@ WARPGROUP_KERNELS = [
     "direct_norm",
     "ghost_norm",
     "per_sample_grad",
+    "tied_cross",
 ]
 
 ONLY_WITH_CUDA = select({

@@ -1,6 +1,7 @@
 // Tiles of the inner products right_t . g_s, each weighted with left[t, id_s],
 // which is gathered when the tile is done. Three kernels: lengths of rows,
-// tiles, and the sum of an example's tiles.
+// tiles, and the sum of an example's tiles. Tiles of 16-bit elements are made
+// on tensor cores (tied_tiles.cuh), others by multiply-adds.
 #include <cmath>
 #include <limits>
 
@@ -10,42 +11,52 @@
 #include "custom_calls/cuda/platform.cuh"
 #include "custom_calls/cuda/reduce.cuh"
 #include "custom_calls/cuda/tied_cross.h"
+#include "custom_calls/cuda/tied_operands.cuh"
+#include "custom_calls/cuda/tied_tiles.cuh"
 
 namespace bk::cuda {
 namespace {
 
 constexpr int kWarps = kFmaThreads / 32;
 
-// What a tile adds to the cross term, and to X, the sum of bounds of
-// |left[t, id_s]| |right_t| |g_s|.
-struct Partial {
-  double inner;
-  double bound;
-};
+// Side of the tiles of elements of type T.
+template <class T>
+int64_t SideOf(const TiedCrossShape& shape) {
+  if (sizeof(T) != 2) return kFmaTile;
+  return TileSide(shape.batch, shape.positions, shape.tokens);
+}
 
-struct Tiles {
-  int64_t rows, columns;
-  __host__ __device__ int64_t Count() const { return rows * columns; }
-};
-__host__ __device__ Tiles TilesOf(const TiedCrossShape& shape) {
-  return {CeilDiv(shape.positions, kFmaTile), CeilDiv(shape.tokens, kFmaTile)};
+// Roundings of the accumulator type in an inner product.
+template <class T>
+int64_t InnerRoundings(int64_t p) {
+  if constexpr (sizeof(T) == 2) {
+    return TiedRoundings<T>(p);
+  } else {
+    return p < kChain ? p : kChain;
+  }
 }
 
 // kappa * u such that |computed - exact| <= kappa u X; the derivation is that
-// of cpu/tied_cross.cc. Here an inner product has one rounding of the
-// accumulator type for each of at most kChain features, and what follows is
-// double: chains of features, 16 products of a thread, 256 threads, tiles.
-template <class Acc>
+// of cpu/tied_cross.cc. What follows inner products is double: at most 64
+// entries of a thread, 256 threads, tiles; also chains of features, and
+// lengths.
+template <class T>
 double RelativeError(const TiedCrossShape& shape) {
-  const int64_t chain = shape.p < kChain ? shape.p : kChain;
-  const int64_t wide = 2 * shape.p + 64 + TilesOf(shape).Count();
-  return 1.02 * (static_cast<double>(chain + 2) * kUnitRoundoff<Acc> +
+  const int64_t inner = InnerRoundings<T>(shape.p) + 2;
+  const int64_t wide =
+      2 * shape.p + 256 + TiedTilesOf(shape, SideOf<T>(shape)).Count();
+  return 1.02 * (static_cast<double>(inner) * kUnitRoundoff<Accumulator<T>> +
                  static_cast<double>(wide) * kUnitRoundoff<double>);
 }
 
-// length[r] >= |x_r| up to rounding, one warp per row of x [rows, p]. A row
-// that is not zero counts with at least p times the smallest normal number,
-// which covers underflow of inner products; a zero row is exactly 0.
+// Of the squared length of a row that is not zero, for each feature: it makes
+// up for products that underflow, or that a tensor core flushes to zero.
+template <class T>
+constexpr double kLeastSquare =
+    sizeof(T) == 2 ? kTensorTiny : std::numeric_limits<Accumulator<T>>::min();
+
+// length[r] >= |x_r| up to rounding, one warp per row of x [rows, p]; a zero
+// row is exactly 0.
 template <class T>
 __global__ void __launch_bounds__(kFmaThreads)
     LengthsKernel(int64_t rows, int64_t p, const T* x, double* length) {
@@ -60,9 +71,9 @@ __global__ void __launch_bounds__(kFmaThreads)
     }
     squares = WarpSum(squares);
     const bool any = __any_sync(kAllLanes, nonzero);
-    const double smallest = std::numeric_limits<Accumulator<T>>::min();
     if (threadIdx.x % 32 == 0 && row < rows) {
-      length[row] = any ? sqrt(squares + static_cast<double>(p) * smallest) : 0;
+      const double least = static_cast<double>(p) * kLeastSquare<T>;
+      length[row] = any ? sqrt(squares + least) : 0;
     }
   }
 }
@@ -87,33 +98,20 @@ __device__ void LoadSlab(const T* x, int64_t first, int64_t rows, int64_t p,
   }
 }
 
-// One example: left [T, rows], right [T, p], ids [S], g [S, p].
-template <class T>
-struct Example {
-  const T* left;
-  const T* right;
-  const int32_t* ids;
-  const T* g;
-  const double* right_length;
-  const double* g_length;
-};
-
 // What this thread's inner products contribute.
 template <class T>
-__device__ Partial Weigh(const TiedCrossShape& shape, const Example<T>& example,
-                         int64_t t0, int64_t s0,
-                         const TileSums<Accumulator<T>>& sums) {
-  Partial partial = {0, 0};
+__device__ TiedPartial Weigh(const TiedExample<T>& example, int64_t t0,
+                             int64_t s0, const TileSums<Accumulator<T>>& sums) {
+  TiedPartial partial = {0, 0};
 #pragma unroll
   for (int j = 0; j < kFmaOwn; ++j) {
     const int64_t s = s0 + OwnColumn(j);
-    const int64_t id = s < shape.tokens ? example.ids[s] : -1;
-    if (id < 0 || id >= shape.rows) continue;
+    if (!example.IsRead(s)) continue;
 #pragma unroll
     for (int i = 0; i < kFmaOwn; ++i) {
       const int64_t t = t0 + OwnRow(i);
-      if (t >= shape.positions) continue;
-      const double weight = ToAccumulator(example.left[t * shape.rows + id]);
+      if (t >= example.positions) continue;
+      const double weight = example.Weight(t, s);
       partial.inner += weight * sums.total[i][j];
       partial.bound +=
           fabs(weight) * example.right_length[t] * example.g_length[s];
@@ -124,22 +122,16 @@ __device__ Partial Weigh(const TiedCrossShape& shape, const Example<T>& example,
 
 template <class T>
 __global__ void __launch_bounds__(kFmaThreads)
-    TilesKernel(TiedCrossShape shape, const T* left, const T* right,
-                const int32_t* ids, const T* g, const double* right_length,
-                const double* g_length, Partial* partials) {
+    TilesKernel(TiedOperands<T> operands, TiedPartial* partials) {
   using Acc = Accumulator<T>;
   BK_SHARED(Shared<Acc>, shared);
-  const Tiles tiles = TilesOf(shape);
+  const TiedCrossShape& shape = operands.shape;
+  const TiedTiles tiles = TiedTilesOf(shape, kFmaTile);
   for (int64_t item = blockIdx.x; item < shape.batch * tiles.Count();
        item += gridDim.x) {
-    const int64_t i = item / tiles.Count();
+    const TiedExample<T> example = operands.Of(item / tiles.Count());
     const int64_t t0 = item % tiles.Count() / tiles.columns * kFmaTile;
     const int64_t s0 = item % tiles.columns * kFmaTile;
-    const int64_t t = i * shape.positions;
-    const int64_t s = i * shape.tokens;
-    const Example<T> example = {
-        left + t * shape.rows, right + t * shape.p, ids + s,
-        g + s * shape.p,       right_length + t,    g_length + s};
     TileSums<Acc> sums;
     sums.Clear();
     for (int64_t k = 0; k < shape.p; k += kSlab) {
@@ -152,9 +144,9 @@ __global__ void __launch_bounds__(kFmaThreads)
       __syncthreads();
     }
     sums.EndChain();
-    const Partial own = Weigh(shape, example, t0, s0, sums);
-    const Partial sum = {BlockSum(own.inner, shared.scratch[0]),
-                         BlockSum(own.bound, shared.scratch[1])};
+    const TiedPartial own = Weigh(example, t0, s0, sums);
+    const TiedPartial sum = {BlockSum(own.inner, shared.scratch[0]),
+                             BlockSum(own.bound, shared.scratch[1])};
     if (threadIdx.x == 0) partials[item] = sum;
     __syncthreads();
   }
@@ -162,7 +154,7 @@ __global__ void __launch_bounds__(kFmaThreads)
 
 // As Store of cpu/tied_cross.cc.
 template <class Acc>
-__device__ void Store(const Partial& sum, double relative_error, Acc* cross,
+__device__ void Store(const TiedPartial& sum, double relative_error, Acc* cross,
                       Acc* cross_upper) {
   const double error = relative_error * sum.bound;
   if (!std::isfinite(sum.inner) || !std::isfinite(error)) {
@@ -182,18 +174,17 @@ __device__ void Store(const Partial& sum, double relative_error, Acc* cross,
 // One block per example.
 template <class Acc>
 __global__ void __launch_bounds__(kFmaThreads)
-    FinishKernel(TiedCrossShape shape, double relative_error,
-                 const Partial* partials, Acc* cross, Acc* cross_upper) {
+    FinishKernel(int64_t batch, int64_t tiles, double relative_error,
+                 const TiedPartial* partials, Acc* cross, Acc* cross_upper) {
   BK_SHARED(Shared<Acc>, shared);
-  const int64_t tiles = TilesOf(shape).Count();
-  for (int64_t i = blockIdx.x; i < shape.batch; i += gridDim.x) {
-    Partial own = {0, 0};
+  for (int64_t i = blockIdx.x; i < batch; i += gridDim.x) {
+    TiedPartial own = {0, 0};
     for (int64_t k = threadIdx.x; k < tiles; k += kFmaThreads) {
       own.inner += partials[i * tiles + k].inner;
       own.bound += partials[i * tiles + k].bound;
     }
-    const Partial sum = {BlockSum(own.inner, shared.scratch[0]),
-                         BlockSum(own.bound, shared.scratch[1])};
+    const TiedPartial sum = {BlockSum(own.inner, shared.scratch[0]),
+                             BlockSum(own.bound, shared.scratch[1])};
     if (threadIdx.x == 0) {
       Store(sum, relative_error, cross + i, cross_upper + i);
     }
@@ -201,12 +192,30 @@ __global__ void __launch_bounds__(kFmaThreads)
   }
 }
 
+template <class T>
+cudaError_t LaunchTiles(const TiedOperands<T>& operands, TiedPartial* partials,
+                        cudaStream_t stream) {
+  const TiedCrossShape& shape = operands.shape;
+  if constexpr (sizeof(T) == 2) {
+    return SideOf<T>(shape) == kLargeSide
+               ? LaunchTiedTiles<T, LargeTiling>(operands, partials, stream)
+               : LaunchTiedTiles<T, SmallTiling>(operands, partials, stream);
+  } else {
+    return Launch(TilesKernel<T>,
+                  shape.batch * TiedTilesOf(shape, kFmaTile).Count(),
+                  kFmaThreads, stream, operands, partials);
+  }
+}
+
 }  // namespace
 
+// Of the smallest tiles: large ones are fewer.
 int64_t TiedCrossWorkspaceBytes(const TiedCrossShape& shape) {
+  static_assert(kFmaTile == kSmallSide);
   return shape.batch *
          ((shape.positions + shape.tokens) * int64_t{sizeof(double)} +
-          TilesOf(shape).Count() * int64_t{sizeof(Partial)});
+          TiedTilesOf(shape, kSmallSide).Count() *
+              int64_t{sizeof(TiedPartial)});
 }
 
 template <class T>
@@ -214,23 +223,26 @@ cudaError_t TiedCross(const TiedCrossShape& shape, const T* left,
                       const T* right, const int32_t* ids, const T* g,
                       Accumulator<T>* cross, Accumulator<T>* cross_upper,
                       void* workspace, cudaStream_t stream) {
-  using Acc = Accumulator<T>;
+  if (sizeof(T) == 2 && !HasOffsets(shape.positions, shape.tokens, shape.p)) {
+    return cudaErrorInvalidValue;
+  }
   const int64_t t_rows = shape.batch * shape.positions;
   const int64_t s_rows = shape.batch * shape.tokens;
   auto* right_length = static_cast<double*>(workspace);
   double* g_length = right_length + t_rows;
-  auto* partials = reinterpret_cast<Partial*>(g_length + s_rows);
+  auto* partials = reinterpret_cast<TiedPartial*>(g_length + s_rows);
   BK_RETURN_IF_CUDA_ERROR(Launch(LengthsKernel<T>, CeilDiv(t_rows, kWarps),
                                  kFmaThreads, stream, t_rows, shape.p, right,
                                  right_length));
   BK_RETURN_IF_CUDA_ERROR(Launch(LengthsKernel<T>, CeilDiv(s_rows, kWarps),
                                  kFmaThreads, stream, s_rows, shape.p, g,
                                  g_length));
-  BK_RETURN_IF_CUDA_ERROR(Launch(
-      TilesKernel<T>, shape.batch * TilesOf(shape).Count(), kFmaThreads, stream,
-      shape, left, right, ids, g, right_length, g_length, partials));
-  return Launch(FinishKernel<Acc>, shape.batch, kFmaThreads, stream, shape,
-                RelativeError<Acc>(shape), partials, cross, cross_upper);
+  const TiedOperands<T> operands = {shape, left,         right,   ids,
+                                    g,     right_length, g_length};
+  BK_RETURN_IF_CUDA_ERROR(LaunchTiles(operands, partials, stream));
+  return Launch(FinishKernel<Accumulator<T>>, shape.batch, kFmaThreads, stream,
+                shape.batch, TiedTilesOf(shape, SideOf<T>(shape)).Count(),
+                RelativeError<T>(shape), partials, cross, cross_upper);
 }
 
 #define BK_INSTANTIATE(T)                                                   \

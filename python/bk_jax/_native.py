@@ -55,7 +55,6 @@ ON_GPUS_ALONE = (
 # XLA's own code does this on a GPU.
 ON_CPUS_ALONE = (
     "bk_squared_norms",
-    "bk_gaussians",
     "bk_noisy_update",
     "bk_after",
 )

@@ -191,7 +191,7 @@ def test_long_odd_rows_are_filled_up_once():
 
 
 @pytest.mark.parametrize("gpu", GPUS)
-def test_noise_is_arithmetic_and_a_launch_for_each_array(gpu):
+def test_noise_is_arithmetic_and_launches(gpu):
     ours = calls("after", gpu)
     one, other = ours.noise(10**8, 1), ours.noise(10**8, 101)
     assert other - one == pytest.approx(100 * ours.gpu.launch)
@@ -203,7 +203,35 @@ def test_noise_is_arithmetic_and_a_launch_for_each_array(gpu):
 def test_arrays_are_weights_and_biases():
     case = steps.CASES[0]
     # Two lookups; four dense layers with biases in each of 12 blocks; 25 norms of two arrays.
-    assert steps.arrays(case) == 2 + 12 * 4 * 2 + 25 * 2
+    sizes = steps.arrays(case)
+    assert len(sizes) == 2 + 12 * 4 * 2 + 25 * 2
+    assert sum(sizes) == steps.parameters(case)
+
+
+def test_small_arrays_share_a_launch():
+    large, small = 1 << 17, 1 << 16
+    assert steps.noise_launches([]) == 0
+    assert steps.noise_launches([large, large]) == 2
+    assert steps.noise_launches([small, large, 1]) == 2
+    assert steps.noise_launches([1] * 513) == 2
+    case = steps.CASES[0]
+    assert steps.noise_launches(steps.arrays(case)) == 2 + 12 * 4 + 1
+    for label, launches in (("before", 148), ("after", 51)):
+        wanted = calls(label, "A100").noise(steps.parameters(case), launches)
+        assert steps.predict(case, calls(label, "A100")).noise == pytest.approx(1e3 * wanted)
+    source = (document.DOCS.parent / "custom_calls/cuda/gaussians.h").read_text()
+    assert f"kMaxNoiseArrays = {steps.MOST_ARRAYS};" in source
+
+
+def test_weights_of_a_cross_term_are_gathered():
+    """Each takes a sector, and no more memory than the rows of the head have."""
+    ours, head = calls("after", "A100"), Dense(16, 1024, 768, 50257)
+    assert ours.tied_cross(head) > ours.memory(32 * 16 * 1024 * 1024) + 4 * ours.gpu.launch
+    assert ours.tied_cross(head) == ours.tied_cross(head._replace(p=10**6))
+    assert ours.tied_cross(head) < 0.3 * calls("before", "A100").tied_cross(head)
+    # Twice the features are twice the products, and no more to gather.
+    one, two = ours.tied_cross(head), ours.tied_cross(head._replace(d=2 * 768))
+    assert 1.1 * one < two < 1.9 * one
 
 
 def test_convolutions_have_their_own_kernel():

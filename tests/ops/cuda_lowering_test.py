@@ -47,6 +47,7 @@ WITHOUT_WORKSPACE = {
     "bk_chacha_bits",
     "bk_clip_factor",
     "bk_gaussian",
+    "bk_gaussians",
     "bk_weighted_sum",
 }
 ALIASED = {
@@ -65,7 +66,15 @@ def check_form(line):
         assert layout == sorted(layout, reverse=True), line
     assert line.rstrip().endswith("xui8>)") == (target not in WITHOUT_WORKSPACE), line
     aliases = re.findall(r"operand_index = (\d+)", line)
-    assert aliases == ([str(ALIASED[target])] if target in ALIASED else []), line
+    results = line.rpartition("->")[2].count("tensor<")
+    assert aliases == expected_aliases(target, results), line
+
+
+def expected_aliases(target, results):
+    """Operands of results; the arrays of `bk_gaussians` come after a key and a deviation."""
+    if target == "bk_gaussians":
+        return [str(2 + i) for i in range(results)]
+    return [str(ALIASED[target])] if target in ALIASED else []
 
 
 def test_the_module_loads_without_a_driver_and_says_what_is_missing(cuda):
@@ -211,6 +220,16 @@ def test_a_banded_inverse_is_one_call_for_each_parameter(cuda):
     assert "stablehlo.while" not in text
 
 
+def test_noise_of_small_arrays_is_one_call_in_place():
+    xs, key = [jnp.ones((5, 7)), jnp.ones(3)], jnp.zeros(8, jnp.uint32)
+    text = lowered(lambda xs: ops.gaussians(xs, key, 1.0, streams=(4, 9)), xs)
+    (line,) = calls(text, "bk_gaussians")
+    check_form(line)
+    assert "(tensor<8xui32>, tensor<f32>, tensor<5x7xf32>, tensor<3xf32>) -> (" in line
+    assert "streams = dense<[4, 9]> : tensor<2xi64>" in line or "array<i64: 4, 9>" in line
+    assert not calls(text, "bk_gaussian")
+
+
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
 def test_a_step_of_gpt2_holds_our_calls_in_the_form_that_handlers_want(cuda, dtype):
     """The whole step lowers for CUDA; every call in it is one that has a handler there."""
@@ -227,5 +246,5 @@ def test_a_step_of_gpt2_holds_our_calls_in_the_form_that_handlers_want(cuda, dty
         check_form(line)
     found = {re.search(r"@(\w+)", line).group(1) for line in lines}
     assert found <= set(cuda.targets)
-    assert found >= {"bk_clip_factor", "bk_clipped_gemm", "bk_clipped_scatter", "bk_gaussian"}
+    assert found >= {"bk_clip_factor", "bk_clipped_gemm", "bk_clipped_scatter", "bk_gaussians"}
     assert found & {"bk_ghost_norm", "bk_direct_norm", "bk_per_sample_grad"}

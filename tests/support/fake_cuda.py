@@ -16,7 +16,9 @@ from bk_jax import _native
 from support.structure import fresh_jit
 
 WORKSPACE = 96
-WITHOUT_WORKSPACE = ("bk_chacha_bits", "bk_clip_factor", "bk_gaussian", "bk_weighted_sum")
+WITHOUT_WORKSPACE = (
+    "bk_chacha_bits", "bk_clip_factor", "bk_gaussian", "bk_gaussians", "bk_weighted_sum",
+)  # fmt: skip
 TARGETS = (*sorted(set(_native.TARGETS) - set(_native.ON_CPUS_ALONE)), *_native.ON_GPUS_ALONE)
 
 

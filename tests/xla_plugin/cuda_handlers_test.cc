@@ -178,11 +178,10 @@ XLA_FFI_Handler_Traits TraitsOf(XLA_FFI_Handler* handler) {
 
 TEST(CudaHandlerTraitsTest, EveryHandlerMayBeRecordedIntoACommandBuffer) {
   // XLA's own code stands for bk_squared_norms, bk_noisy_update and bk_after on
-  // a GPU, several bk_gaussian for bk_gaussians.
-  // The CPU's calls of one layer stand for those of several.
+  // a GPU. The CPU's calls of one layer stand for those of several.
   const std::set<std::string_view> on_gpus_alone = {"bk_clipped_gemms",
                                                     "bk_ghost_norms"};
-  EXPECT_EQ(CudaTargets().size() + 4,
+  EXPECT_EQ(CudaTargets().size() + 3,
             CpuTargets().size() + on_gpus_alone.size());
   for (const auto& [name, target] : CudaTargets()) {
     EXPECT_EQ(CpuTargets().count(name) + on_gpus_alone.count(name), 1) << name;
@@ -258,6 +257,30 @@ TEST_F(CudaHandlersTest, Noise) {
             OkStatus());
   EXPECT_TRUE(std::equal(words.data<uint32_t>(), words.data<uint32_t>() + 9,
                          cpu_words.data<uint32_t>()));
+}
+
+TEST_F(CudaHandlersTest, NoiseOfManyArrays) {
+  Device key(ffi::U32, {8}), stddev(kF32, {}), y(kF32, {}), none(kF32, {0, 3});
+  Device out(kF32, {6, 4}), cpu_out(kF32, {6, 4}), y_out(kF32, {});
+  Device cpu_y_out(kF32, {});
+  stddev.data<float>()[0] = 3;
+  const MapAttributes::Map streams = {{"streams", Dims{5, 0, 7}}};
+  ASSERT_EQ(RunCpu("bk_gaussians", {key, stddev, a_, none, y},
+                   {cpu_out, none, cpu_y_out}, streams),
+            OkStatus());
+  const int64_t before = emulator::Launches();
+  ASSERT_EQ(RunCuda("bk_gaussians", {key, stddev, a_, none, y},
+                    {out, none, y_out}, streams),
+            OkStatus());
+  EXPECT_EQ(emulator::Launches() - before, 1);
+  EXPECT_EQ(out.values(), cpu_out.values());
+  EXPECT_EQ(y_out.values(), cpu_y_out.values());
+  EXPECT_NE(y_out.values(), y.values());
+  const auto status = RunCuda("bk_gaussians", {key, stddev, a_}, {out},
+                              {{"streams", Dims{5, 0}}});
+  EXPECT_EQ(std::string(status.message()),
+            "bk_gaussians: streams: expected one for each array and result, "
+            "got 2 for 1 and 1");
 }
 
 TEST_F(CudaHandlersTest, BandedNoise) {

@@ -1,13 +1,15 @@
-// bk_gaussians: the noise of many small arrays in one call. On GPUs each has
-// its own launch.
-#if !defined(BK_PLATFORM_CUDA)
+// bk_gaussians: the noise of many small arrays in one call.
 #include <cstdint>
 #include <vector>
 
-#include "custom_calls/cpu/noise/gaussian.h"
 #include "xla_plugin/noise.h"
 #include "xla_plugin/operation.h"
 #include "xla_plugin/text.h"
+#if defined(BK_PLATFORM_CUDA)
+#include "custom_calls/cuda/gaussians.h"
+#else
+#include "custom_calls/cpu/noise/gaussian.h"
+#endif
 
 namespace bk {
 namespace {
@@ -41,21 +43,34 @@ struct GaussiansCall : NoiseCall {
     return OkStatus();
   }
 
-  template <class T>
-  void OnCpu(const Cpu& cpu) {
+  std::vector<NoiseArray> Arrays() const {
     std::vector<NoiseArray> arrays;
     arrays.reserve(x.size());
     for (size_t i = 0; i < x.size(); ++i) {
       arrays.push_back({streams[i], x[i].Elements(), x[i], out[i]});
     }
+    return arrays;
+  }
+
+#if defined(BK_PLATFORM_CUDA)
+  template <class T>
+  Status OnCuda(const Gpu& gpu) {
+    const std::vector<NoiseArray> arrays = Arrays();
+    return BK_CUDA_STATUS(cuda::Gaussians(static_cast<int64_t>(arrays.size()),
+                                          arrays.data(), kNoiseDomain, key,
+                                          stddev, gpu.stream));
+  }
+#else
+  template <class T>
+  void OnCpu(const Cpu& cpu) {
     const float* scale = stddev;
     Gaussians(cpu.kernels, cpu.parallel, StreamOf(key, 0, kNoiseDomain), *scale,
-              arrays);
+              Arrays());
   }
+#endif
 };
 
 const Registration<GaussiansCall> kRegistration;
 
 }  // namespace
 }  // namespace bk
-#endif

@@ -31,6 +31,7 @@ MOST_LAYERS = 32  # of one launch: MOST in python/bk_jax/ops/ghost_norms.py
 VECTOR = 8  # elements of 16 bytes
 LONG_ROW = 1024  # elements: python/bk_jax/ops/_border.py
 ITEM = 2  # bytes of bfloat16
+SECTOR = 32  # bytes of the L2 cache that one gathered number takes
 
 
 class Dense(NamedTuple):
@@ -139,11 +140,20 @@ class Calls(NamedTuple):
         return copied + cut + (len(widths) + 1) * self.gpu.launch
 
     def tied_cross(self, layer: Dense) -> float:
-        """Inner products of all rows of the head with those of the lookup, for each example."""
-        kernel = self.kernels["tied cross term"]
-        tiles = math.ceil(layer.tokens / kernel.tile[0]) ** 2 * layer.batch
+        """Inner products of all rows of the head with those of the lookup, each with a weight.
+
+        Weights are gathered when a tile is done: a sector of the L2 cache for each, of a row as wide as
+        the table is long. Lengths of rows are read before, by two small launches; another one follows.
+        """
+        aligned = layer.d % VECTOR == 0
+        pairs = (layer.batch, layer.tokens, layer.tokens)
+        kernel = self.kernel("tied cross term", *pairs, aligned)
+        tiles = layer.batch * math.ceil(layer.tokens / kernel.tile[0]) ** 2
         nbytes = 2.0 * ITEM * layer.batch * layer.tokens * layer.d
-        return seconds(kernel, self.gpu, Work(tiles, layer.d, nbytes)) + self.gpu.launch
+        gathered = SECTOR * math.prod(pairs)
+        left = min(gathered, ITEM * layer.batch * layer.tokens * layer.p)
+        work = Work(tiles, layer.d, nbytes + left, gathered / tiles)
+        return seconds(kernel, self.gpu, work) + self.memory(nbytes) + 3 * self.gpu.launch
 
     def convolution(self, layer: Dense) -> float:
         """Norm or sum of a convolution as a product of patches, which are gathered: no tensor cores."""
@@ -156,13 +166,13 @@ class Calls(NamedTuple):
         """Stored gradients, read once."""
         return self.memory(4.0 * (layer.batch + 1) * layer.d * layer.p) + self.gpu.launch
 
-    def noise(self, parameters: int, arrays: int = 1) -> float:
-        """ChaCha and normals, or as long as memory takes; a launch for each array."""
+    def noise(self, parameters: int, launches: int = 1) -> float:
+        """ChaCha and normals, or as long as memory takes."""
         kernel, gpu = self.kernels["noise"], self.gpu
         at_once = blocks_at_once(kernel, gpu) * noise.values(kernel) * gpu.multiprocessors
         turn = bound(kernel, gpu).cycles / (gpu.clock * gpu.sustained)
         arithmetic = parameters / at_once * turn
-        return max(arithmetic, self.memory(8.0 * parameters)) + arrays * gpu.launch
+        return max(arithmetic, self.memory(8.0 * parameters)) + launches * gpu.launch
 
 
 def _filled(width: int) -> int:

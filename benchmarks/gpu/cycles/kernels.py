@@ -35,13 +35,16 @@ class Entry(NamedTuple):
     shape: Shape
 
 
-def _tiled(key: str, name: str) -> list[Entry]:
-    """A kernel on the main loop: large and small tiles, aligned rows and others."""
+def _tiled(key: str, name: str, beside: int = 0) -> list[Entry]:
+    """A kernel on the main loop: large and small tiles, aligned rows and others.
+
+    `beside` are bytes of shared memory for each row of a tile.
+    """
     entries = []
     for size, warps, tile, stages in (("", "2ELi4", 128, LARGE), (", small", "1ELi2", 64, SMALL)):
         for aligned, flag in (("", 1), (", odd rows", 0)):
             shape = Shape(f"{key}{size}{aligned}", (tile, tile), tile // 16 if tile == 128 else 2,
-                          shared=stages)  # fmt: skip
+                          shared=stages + beside * tile)  # fmt: skip
             pattern = rf"{name}INS_8BFloat16ENS\d?_6TilingILi{warps}EEELb{flag}E"
             entries.append(Entry(shape.label, pattern, shape))
     return entries
@@ -62,6 +65,8 @@ ENTRIES = (
     _square("product, f32", r"ProductKernelIf", 3),
     _square("clipped sum, f32", r"ScaledRowsKernelIf", 3),
     _square("tied cross term", r"TilesKernelINS_8BFloat16.*TiedCrossShape", warps=8),
+    *_tiled("tied cross term", "TiedTilesKernel", beside=12),
+    _square("tied cross term, f32", r"11TilesKernelIf", warps=8),
     _square("convolution", r"ConvTileKernelINS_8BFloat16", warps=8),
     Entry("noise", r"14GaussianKernelIf", Shape("noise", (128, 16), 4)),  # threads, values of each
 )

@@ -42,7 +42,7 @@ def seconds(calls: Calls, layer: Dense) -> dict[str, float]:
         "direct_norm": calls.direct_norm(layer),
         "per_sample_grad": calls.direct_norm(layer, written=4.0),
         "weighted_sum": calls.weighted_sum(layer),
-        "tied_cross": calls.tied_cross(layer._replace(d=layer.p)),
+        "tied_cross": calls.tied_cross(layer._replace(d=layer.p, p=layer.d)),
     }
     if layer.tokens >= SHORT:
         found["clipped_gemm"] = calls.clipped_sum(layer)

@@ -4,8 +4,9 @@ The plain step is its matrix products: forward, and the gradients of inputs and 
 share of the peak (0.65 on an A100, 0.6 on others: an assumption), and those of attention. The private
 step has the same but for the gradients of weights; in their place come norms and clipped sums of our
 kernels, by the model, by the route that the planner chooses for each layer; the cross term of a tied
-table; and noise, a launch for each array. Elementwise work, which both steps have, is left out, so the
-ratios are rather too large. A convolution (BEiT's patches) has norm and sum by the kernel that gathers.
+table; and noise, a launch for each large array and one for all small ones. Elementwise work, which both
+steps have, is left out, so the ratios are rather too large. A convolution (BEiT's patches) has norm and
+sum by the kernel that gathers.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from benchmarks.gpu.cycles import architectures, kernels
 from benchmarks.gpu.cycles.architectures import Architecture
 from benchmarks.gpu.cycles.calls import MOST_LAYERS, Calls, Dense
 from benchmarks.paper.complexity import layers
+from bk_jax.ops.gaussians import TOGETHER
 from bk_jax.planning.cost import LayerCost
 from bk_jax.planning.default_rates import nominal_rates
 from bk_jax.planning.fastest import fastest_route
 
 LIBRARY_SHARE = {"A100": 0.65, "H100": 0.6, "B200": 0.6}
+MOST_ARRAYS = 512  # of one launch: kMaxNoiseArrays in custom_calls/cuda/gaussians.h
 PAPER = "the paper, A100, float32"
 FLASHDP = "FlashDP, Llama-13B, four A100, clipping by layer"
 LLAMA_SIZES = (  # of each weight: d, p, how many
@@ -110,10 +113,19 @@ def parameters(case: Case) -> int:
     return layers.count_parameters(model).total
 
 
-def arrays(case: Case) -> int:
-    """Weights and biases: each has a stream of noise."""
+def arrays(case: Case) -> list[int]:
+    """Elements of all weights and biases: each of them has a stream of noise."""
     model = LLAMA if case.model == "llama-1b" else layers.read(case.model)
-    return sum(one.count * (1 + one.bias) for one in model.layers if not one.tied)
+    own = [one for one in model.layers if not one.tied]
+    weights = [one.matrix for one in own for _ in range(one.count)]
+    biases = [one.groups * one.p for one in own if one.bias for _ in range(one.count)]
+    return weights + biases
+
+
+def noise_launches(sizes: list[int]) -> int:
+    """One for each large array, and one for all small ones."""
+    large = sum(size > TOGETHER for size in sizes)
+    return large + math.ceil((len(sizes) - large) / MOST_ARRAYS)
 
 
 def library_seconds(flops: float, gpu: Architecture) -> float:
@@ -173,7 +185,9 @@ def predict(case: Case, calls: Calls) -> Step:
         crosses += cross
         sums += total
         routes[layer.name] = route
-    noise = calls.noise(parameters(case), arrays(case))
+    sizes = arrays(case)
+    launched = noise_launches(sizes) if calls.has_main_loop else len(sizes)
+    noise = calls.noise(parameters(case), launched)
     return Step(
         *(1e3 * part for part in (plain, norms, sums, noise, replaced)), routes, 1e3 * crosses
     )

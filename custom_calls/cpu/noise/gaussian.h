@@ -29,15 +29,7 @@ void Gaussian(const CpuKernels& kernels, Parallel& parallel,
               const NoiseStream& stream, const BlockShape& shape, const T* x,
               Accumulator<T> stddev, T* out);
 
-// A whole array and its stream; x and out may be the same.
-struct NoiseArray {
-  uint32_t stream;
-  int64_t size;
-  const float* x;
-  float* out;
-};
-
-// The same for many arrays; `stream.stream` is not used.
+// The same for many whole arrays; `stream.stream` is not used.
 void Gaussians(const CpuKernels& kernels, Parallel& parallel,
                const NoiseStream& stream, float stddev,
                const std::vector<NoiseArray>& arrays);

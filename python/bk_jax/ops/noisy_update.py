@@ -25,8 +25,7 @@ import jax.numpy as jnp
 
 from bk_jax import _native
 from bk_jax.ops.chacha import check_key
-from bk_jax.ops.gaussian import gaussian
-from bk_jax.ops.gaussians import TOGETHER
+from bk_jax.ops.gaussians import TOGETHER, gaussians
 from bk_jax.repeated import repeated
 
 MOMENTS = {"sgd": 0, "momentum": 1, "nesterov": 1, "adam": 2, "adamw": 2}
@@ -126,14 +125,10 @@ def noisy_update_twin(
     """The same in plain JAX, but for the noise, which is a custom call where there is one."""
     count = len(streams)
     scalars = Numbers(*numbers)
+    noisy = gaussians(arrays[:count], key, scalars.stddev, streams=streams)
     updated = [
-        _update_one(
-            gaussian(arrays[i], key, scalars.stddev, stream=stream),
-            scalars,
-            *arrays[i + count :: count],
-            optimizer=optimizer,
-        )
-        for i, stream in enumerate(streams)
+        _update_one(noisy[i], scalars, *arrays[i + count :: count], optimizer=optimizer)
+        for i in range(count)
     ]
     return tuple(array for column in zip(*updated, strict=True) for array in column)
 

@@ -48,6 +48,7 @@ TENSOR_KERNELS = {
     "ProductTilesKernel": ({"bf16", "f16"}, 1),
     "ScaledProductsKernel": ({"bf16", "f16"}, 1),
     "ScaledRowsKernel": ({"tf32"}, 1),
+    "TiedTilesKernel": ({"bf16", "f16"}, 1),
 }
 # Every instruction of a tensor core, as SASS names them: HMMA.16816.F32.BF16 has 16 x 8 results of
 # 16 products each. Others are HGMMA (of Hopper), UTCHMMA (of Blackwell), DMMA, IMMA, QMMA.

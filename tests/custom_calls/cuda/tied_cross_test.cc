@@ -5,49 +5,12 @@
 #include <tuple>
 #include <vector>
 
-#include "custom_calls/reference/lookup.h"
 #include "gtest/gtest.h"
-#include "tests/custom_calls/cuda/device_buffer.h"
-#include "tests/custom_calls/lookup_data.h"
+#include "tests/custom_calls/cuda/tied_calls.h"
 #include "tests/custom_calls/tolerance.h"
 
 namespace bk::cuda {
 namespace {
-
-template <class T>
-struct Tied {
-  Tied(Random& random, const TiedCrossShape& s)
-      : shape(s),
-        left(Integers<T>(random, s.batch * s.positions * s.rows)),
-        right(Integers<T>(random, s.batch * s.positions * s.p)),
-        ids(Ids(random, s.batch * s.tokens, -2,
-                static_cast<int32_t>(s.rows) + 1)),
-        g(Integers<T>(random, s.batch * s.tokens * s.p)),
-        exact(s.batch) {}
-  void Run() {
-    auto device_left = DeviceBuffer<T>::Of(left, "left");
-    auto device_right = DeviceBuffer<T>::Of(right, "right");
-    auto device_ids = DeviceBuffer<int32_t>::Of(ids, "ids");
-    auto device_g = DeviceBuffer<T>::Of(g, "g");
-    DeviceBuffer<Accumulator<T>> device_cross(shape.batch, "cross");
-    DeviceBuffer<Accumulator<T>> device_upper(shape.batch, "cross_upper");
-    DeviceBuffer<char> workspace(TiedCrossWorkspaceBytes(shape), "workspace");
-    EXPECT_TRUE(Succeeded(
-        TiedCross(shape, device_left.data(), device_right.data(),
-                  device_ids.data(), device_g.data(), device_cross.data(),
-                  device_upper.data(), workspace.data(), nullptr)));
-    cross = device_cross.Get();
-    upper = device_upper.Get();
-    reference::TiedCross(shape, left.data(), right.data(), ids.data(), g.data(),
-                         exact.data());
-  }
-  TiedCrossShape shape;
-  Array<T> left, right;
-  Array<int32_t> ids;
-  Array<T> g;
-  std::vector<Accumulator<T>> cross, upper;
-  std::vector<long double> exact;
-};
 
 class TiedCrossTest : public DeviceTest {
  protected:
@@ -84,8 +47,12 @@ TEST_F(TiedCrossTest, BoundHoldsAndIsTight) {
     tied.g = Normals<T>(random_, tied.g.size(), 1e-2);
     tied.Run();
     // |left| |right| |g| is about 0.8 * 1e-3 * 14.1 * 0.141 for each pair;
-    // kappa is at most 66 roundings times 1.02, and in double 470 more.
-    const double kappa = 1.02 * (sizeof(T) == sizeof(double) ? 66 + 470 : 67);
+    // kappa is at most 66 roundings times 1.02, on tensor cores 199 (192 of a
+    // chunk, 5 of the sum of four, 2), and in double 670 more.
+    const double roundings = sizeof(T) == sizeof(double)  ? 66 + 670
+                             : sizeof(T) == sizeof(float) ? 67
+                                                          : 200;
+    const double kappa = 1.02 * roundings;
     const double scale = 70 * 40 * 1e-3 * 14.1 * 0.141;
     for (int i = 0; i < 2; ++i) {
       EXPECT_GE(static_cast<long double>(tied.upper[i]), tied.exact[i]);
