@@ -1,4 +1,4 @@
-"""Convolutions from patches on eight devices, planned for a GPU: results, and calls that make patches."""
+"""Convolutions from patches on eight devices, planned for a GPU: results, and how many patches."""
 
 from __future__ import annotations
 
