@@ -185,6 +185,8 @@ def test_fewer_examples_than_parts_are_gathered(preferred, size):
         np.testing.assert_array_equal(total, true_gradients(loss, params, batch).sum(0))
         assert stats.norms.shape == (size,)
     assert bool(made) == (size == 2)
+    why = private(loss, "fused").explain(params, batch).rows[0].why
+    assert why.endswith(f", but gathered in a batch of {size}") == (size < 2)
 
 
 def test_microbatches_and_a_second_backward_pass(preferred):

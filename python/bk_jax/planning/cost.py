@@ -81,6 +81,11 @@ class LayerCost:
         """The layer from patches, if it has any, and with pixels that are gathered."""
         return (self, dataclasses.replace(self, patches=None)) if self.patches else (self,)
 
+    def of_batch(self, batch_size: int) -> LayerCost:
+        """The layer as it is computed: patches need as many examples as they have parts."""
+        made = self.patches is not None and self.patches.at_once(batch_size) > 0
+        return self if made else dataclasses.replace(self, patches=None)
+
     @property
     def from_patches(self) -> LayerCost:
         """The dense layer that patches are the activations of."""

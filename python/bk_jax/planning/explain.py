@@ -15,6 +15,7 @@ from bk_jax.planning.cost import LayerCost
 from bk_jax.planning.equal import calls_text
 from bk_jax.planning.explain_table import WIDE, Cells, narrow_table, wide_table
 from bk_jax.planning.flops import count_flops
+from bk_jax.planning.patches import why_for
 from bk_jax.planning.plan import Block, Plan
 from bk_jax.planning.rates import Rates
 from bk_jax.planning.routes import ALLOWED
@@ -256,6 +257,7 @@ def _block_row(leaves: Sequence[Leaf], index: int, block: Block, batch_size: int
     first = block.leaves[0] == index  # the others share its cost
     routes = [*ALLOWED[block.kind], "leaf"] if first else []
     cost = block.cost
+    why = why_for(cost, block.why, batch_size)
     return Row(
         path=leaf.path,
         shape=leaf.shape,
@@ -266,7 +268,7 @@ def _block_row(leaves: Sequence[Leaf], index: int, block: Block, batch_size: int
         d=cost.d,
         p=cost.p,
         route=block.route,
-        why=block.why if first else f"one weight with {leaves[block.leaves[0]].path}",
+        why=why if first else f"one weight with {leaves[block.leaves[0]].path}",
         extra_flops={r: batch_size * cost.extra_flops(r) for r in routes},
         extra_bytes={r: batch_size * cost.extra_bytes(r) for r in routes},
         share=0.0,

@@ -121,6 +121,17 @@ def gathered_ratio(cost: LayerCost, route: str, device: Device) -> float:
     return gathered / patched
 
 
+def why_for(cost: LayerCost, why: str, batch_size: int) -> str:
+    """The reason for a layer's form, for a batch that may be too small for it.
+
+    >>> cost = LayerCost(1, 9, 576, 64, kept_d=64, patches=Patches(576, 6, True))
+    >>> why_for(cost, "patches in 6 parts", 5)
+    'patches in 6 parts, but gathered in a batch of 5'
+    """
+    is_small = cost.patches is not None and not cost.patches.at_once(batch_size)
+    return f"{why}, but gathered in a batch of {batch_size}" if is_small else why
+
+
 def _named(patches: Patches) -> str:
     parts = f" in {patches.parts} parts" if patches.parts > 1 else ""
     return f"patches{parts}" if patches.copied else "pixels as rows"
