@@ -11,6 +11,7 @@ from benchmarks.gpu.cycles import (
     compiled,
     document,
     gates,
+    images,
     kernels,
     limits,
     model,
@@ -234,9 +235,13 @@ def test_weights_of_a_cross_term_are_gathered():
     assert 1.1 * one < two < 1.9 * one
 
 
-def test_convolutions_have_their_own_kernel():
+def test_convolutions_had_their_own_kernel():
+    """Patches of BEiT are a dense layer now."""
     (case,) = (case for case in steps.CASES if case.model.startswith("beit"))
-    assert steps.predict(case, calls("after", "A100")).routes["patch"] == "convolution"
+    before, after = (steps.predict(case, calls(label, "A100")) for label in tables.LABELS)
+    assert before.routes["patch"] == "convolution"
+    assert after.routes["patch"] == "ghost"
+    assert after.norms < before.norms
 
 
 # --- causes, and what is not built ---
@@ -264,12 +269,66 @@ def test_clusters_take_less_from_the_cache_and_so_less_time():
     assert all(a > b >= c for a, b, c in zip(alone, two, four, strict=True))
 
 
-def test_a_convolution_is_its_patches():
-    one = whatif.Convolution(32, 14, 256, 512)
-    assert one.dense == Dense(32, 196, 2304, 512)
-    ours = calls("after", "A100")
-    written = 2 * 32 * 196 * (256 + 2304)
-    assert whatif.patches_seconds(ours, one) > ours.memory(written) + ours.direct_norm(one.dense)
+# --- convolutions ---
+
+
+def late_layer():
+    """3 x 3 pixels of 512 channels, 7 x 7 of them."""
+    return images.convolutions("resnet18")[-2]
+
+
+def test_a_convolution_is_a_dense_layer_and_its_patches():
+    ours, one = calls("after", "A100"), late_layer()
+    assert one.dense == Dense(32, 49, 4608, 512)
+    assert (one.count, one.side, one.patch_bytes) == (3, 7, 2 * 32 * 49 * 4608)
+    made = ours.patches(2 * 32 * 49 * 512, one.patch_bytes)
+    found = images.from_patches(ours, one, "ghost", 1)
+    wanted = made + ours.ghost_norm(one.dense), made + ours.clipped_sum(one.dense)
+    assert found == pytest.approx(wanted)
+    assert images.planned(ours, one, patches=True) == ("ghost", *found)
+
+
+def test_parts_cost_launches_and_stored_gradients_a_copy():
+    ours, one = calls("after", "A100"), late_layer()
+    whole, parts = (sum(images.from_patches(ours, one, "fused", n)) for n in (1, 4))
+    assert whole < parts < 4 * whole
+    norm, total = images.from_patches(ours, one, "store", 2)
+    half = Dense(16, 49, 4608, 512)
+    copied = ours.memory(2 * 4 * 32 * 4608 * 512)
+    alone = images.making(ours, one, 2) + ours.direct_norm(half, written=4.0)
+    assert norm == pytest.approx(2 * alone + copied)
+    assert total == pytest.approx(ours.weighted_sum(one.dense))
+
+
+def test_rows_of_a_kernel_of_one_pixel_are_not_written():
+    """Those of ResNet50 that leave no pixel out."""
+    found = images.convolutions("resnet50")
+    copied = {one.name: one.cost.patches.copied for one in found}
+    assert not copied["conv2.reduce"]
+    assert copied["conv1"]
+    (one,) = (one for one in found if one.name == "conv2.expand")
+    assert images.making(calls("after", "A100"), one, 1) == 0
+
+
+@pytest.mark.parametrize("gpu", ["A100", "H100"])
+def test_networks_take_less_time_from_patches(gpu):
+    ours = calls("after", gpu)
+    for network in images.NETWORKS:
+        gathered, patched = (
+            images.step(network, ours, patches=patches).ratio for patches in (False, True)
+        )
+        assert patched < gathered / 3
+
+
+def test_a_step_knows_patches_that_lie_side_by_side():
+    ours, layer = calls("after", "A100"), Dense(96, 196, 768, 1024)
+    (patch,) = (one for one in steps.layers.read("beit_large_patch16_224").multiplied()
+                if one.kind == "conv")  # fmt: skip
+    made = steps.patches_side_by_side(ours, patch, layer)
+    assert made == pytest.approx(ours.patches(2 * 96 * 196 * 768, 2 * 96 * 196 * 768))
+    (stem,) = (one for one in steps.layers.read("resnet18").multiplied() if one.name == "conv1")
+    with pytest.raises(ValueError, match="kernel is as large as their stride; conv1 has 7 and 2"):
+        steps.patches_side_by_side(ours, stem, layer)
 
 
 def test_main_loops_are_recorded_for_all_targets():

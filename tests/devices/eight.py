@@ -31,6 +31,7 @@ from bk_jax.summing.blocks.dense import Dense, Operands
 from bk_jax.summing.norms import Measured, norms_by_group
 from devices.equal import equal_layers
 from devices.networks import MODELS, Model
+from devices.patches import convolutions
 
 LAYOUTS = {  # layout: sizes of the axes data and model
     "transformer": {"data": (8, 1), "fsdp": (4, 2), "tensor": (2, 4), "product": (4, 2)},
@@ -140,6 +141,7 @@ def others() -> dict[str, Any]:
         "mapped": mapped(),
         "vmapped": vmapped(),
         "equal": equal_layers(make_mesh),
+        "patches": convolutions(make_mesh),
         "pages": {"devices.md": run_python(ROOT / "docs" / "devices.md")},
     }
 

@@ -320,6 +320,15 @@ def test_layers_of_one_shape_come_together_where_they_are_cut_alike(found, way, 
     assert result["clipped_gemms"] == (sums if dtype == "bfloat16" else [])
 
 
+@pytest.mark.parametrize("route", ["ghost", "fused", "store"])
+@pytest.mark.parametrize("way", ["jit", "map"])
+def test_convolutions_from_patches_on_parts_of_channels(found, way, route):
+    """As planned for a GPU, in two parts of each device's examples."""
+    result = found["others"]["patches"][f"{way}, {route}"]
+    assert result["error"] <= 16 * 2.0**-7 * result["largest"]
+    assert result["made"] >= (2 if route == "store" else 4)
+
+
 def test_a_users_own_vmap(found):
     one, two, *both = found["others"]["vmapped"]
     np.testing.assert_allclose(both, [one, two], rtol=1e-6)

@@ -16,6 +16,7 @@ CASES = [
     Case("vit_large", "h100", "bfloat16", IMAGES),
     Case("beit_large", "a100", "float32", IMAGES),
     Case("resnet50", "h100", "float32", IMAGES),
+    Case("resnet18", "a100", "bfloat16", (("batch", 32),)),  # convolutions from patches, in parts
 ]
 # Examples on each device are 14, which no axis of a model is.
 WIDE = (("batch", 56), ("length", 100))

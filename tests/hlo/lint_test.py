@@ -214,6 +214,37 @@ def test_what_stands_in_a_function_belongs_to_everybody_who_calls_it(tmp_path):
     assert runs(module, dot) == 3
 
 
+LOOPS = """HloModule jit_step
+body { x = f32[4,4] parameter(0)
+  ROOT d = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+    metadata={op_name="jit(step)/bk.norm[up]/while/body/dot_general"} }
+condition { y = f32[4,4] parameter(0)
+  ROOT no = pred[] constant(false) }
+ENTRY e {
+  p = f32[4,4] parameter(0)
+  a = f32[4,4] while(p), condition=condition, body=body,
+    metadata={op_name="jit(step)/bk.norm[up]/while"}
+  b = f32[4,4] while(a), condition=condition, body=body,
+    metadata={op_name="jit(step)/bk.norm[low]/while"}
+  ROOT n = f32[4,4] negate(b)
+}
+"""
+
+
+def test_loops_that_do_the_same_share_a_body(tmp_path):
+    """XLA for GPUs gives equal loops one body, or copies of it, with the names of one of them."""
+    module = read(tmp_path, LOOPS)
+    dot = next(i for i in module if i.opcode == "dot")
+    assert layers_of(module, dot) == ("up", "low")
+    copied = read(tmp_path, LOOPS.replace("a = f32[4,4] while(p), condition=condition, body=body",
+                                          "a = f32[4,4] negate(p)"))  # fmt: skip
+    dot = next(i for i in copied if i.opcode == "dot")
+    assert layers_of(copied, dot) == ("low",)
+    other = read(tmp_path, LOOPS.replace("jit(step)/bk.norm[up]/while/body", "jit(step)/moved"))
+    dot = next(i for i in other if i.opcode == "dot")
+    assert name_stacks(other, dot) == ("jit(step)/moved/dot_general",)
+
+
 @pytest.mark.native
 def test_layout_copies_over_the_limit_are_found(compiled):
     (module,) = load(compiled("scan").program)

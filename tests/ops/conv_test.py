@@ -15,6 +15,7 @@ from bk_jax import ops
 from bk_jax.ops.conv_grad import conv_grad_twin
 from bk_jax.ops.conv_norm import conv_norm_twin
 from bk_jax.ops.conv_sum import conv_sum_twin
+from bk_jax.ops.dense_patches import is_image
 
 # images, input and output sizes, channels, window
 CASES = [
@@ -145,6 +146,49 @@ def test_patches_make_a_dense_layer(monkeypatch, case, slices):
     for n in np.ndindex(*products.shape[:2]):
         found, wanted = (sorted(map(tuple, each[n])) for each in (products, expected))
         assert found == wanted
+
+
+COPIED = [
+    *CASES,
+    (2, (1, 9, 10), (1, 2, 2), (3, 4), ops.Window((1, 4, 4), (1, 4, 4))),
+    (1, (2, 9, 9), (1, 2, 1), (4, 6), ops.Window((2, 5, 9), (2, 5, 9), (0, 1, 0), groups=2)),
+    (1, (1, 4, 5), (1, 4, 5), (8, 3), ops.Window((1, 1, 1))),
+    (1, (1, 5, 5), (1, 3, 3), (6, 4), ops.Window((1, 1, 1), (1, 2, 2), groups=2)),
+    (1, (1, 3, 3), (1, 5, 4), (2, 3), ops.Window((1, 1, 1), low=(0, 1, 1))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COPIED, ids=range(len(COPIED)))
+def test_dense_patches_make_kernels(case):
+    """Gradients of the dense layer are those of the kernel, in its order, beside zeros."""
+    window = case[-1]
+    x, g = operands(case, small_integers, np.float32)
+    patches, rows = ops.dense_patches(x, g.shape[2:5], window), ops.conv_rows(g, window.groups)
+    if not is_image(window, x.shape[2:5], g.shape[2:5]):
+        assert patches.shape[-1] * x.itemsize % 16 == 0
+    products = np.einsum("bntd,bntp->bndp", patches, rows)
+    found = ops.kernel_of_rows(jnp.asarray(products), window, x.shape[5])
+    np.testing.assert_array_equal(found, truth(x, g, window))
+
+
+@pytest.mark.parametrize("case", COPIED, ids=range(len(COPIED)))
+def test_dense_patches_are_copies(case):
+    """Bit for bit, zeros with a sign and numbers that arithmetic would flush; XLA may change a NaN's."""
+    images, size, out, (channels, _), window = case
+    bits = np.random.default_rng(0).integers(1, 2**16, (3, images, *size, channels), np.uint16)
+    halves = jax.lax.bitcast_convert_type(jnp.asarray(bits), jnp.bfloat16)
+    found, wanted = (ops.dense_patches(x, out, window) for x in (halves, jnp.asarray(bits)))
+    found, wanted = np.asarray(found).view(np.uint16), np.asarray(wanted)
+    is_nan, stays_nan = ((x & 0x7FFF) > 0x7F80 for x in (wanted, found))
+    assert_bits_equal(stays_nan, is_nan)
+    assert_bits_equal(found[~is_nan], wanted[~is_nan])
+    assert set(np.unique(wanted)) <= {0, *np.unique(bits)}
+
+
+def test_large_kernels_have_no_dense_patches():
+    x = jnp.zeros((1, 1, 1, 20, 20, 2))
+    with pytest.raises(ValueError, match="dense_patches expects a kernel of at most 64 pixels"):
+        ops.dense_patches(x, (1, 12, 12), ops.Window((1, 9, 9)))
 
 
 @pytest.mark.native

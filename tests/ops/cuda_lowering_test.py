@@ -248,3 +248,26 @@ def test_a_step_of_gpt2_holds_our_calls_in_the_form_that_handlers_want(cuda, dty
     assert found <= set(cuda.targets)
     assert found >= {"bk_clip_factor", "bk_clipped_gemm", "bk_clipped_scatter", "bk_gaussians"}
     assert found & {"bk_ghost_norm", "bk_direct_norm", "bk_per_sample_grad"}
+
+
+@pytest.mark.parametrize(("dtype", "has_patches"), [(jnp.bfloat16, True), (np.float32, False)])
+def test_convolutions_of_16_bits_are_dense_layers_of_patches(cuda, dtype, has_patches):
+    """In a plan for a GPU: rows of 3 x 3 x 256 elements for 14 x 14 pixels of a part of 32 examples."""
+
+    def loss(params, x):
+        for kernel in params:
+            x = jnp.tanh(jax.lax.conv(x, kernel, (1, 1), "SAME"))
+        return jnp.sum(x.astype(jnp.float32))
+
+    grad_fn = bk_jax.clipped_value_and_grad(loss, device="A100", routes={"*": "ghost"})
+    params = [jax.ShapeDtypeStruct((256, 256, 3, 3), dtype)] * 8
+    text = lowered(grad_fn, params, jax.ShapeDtypeStruct((32, 256, 14, 14), dtype))
+    lines = calls(text, r"bk_\w+")
+    for line in lines:
+        check_form(line)
+    found = {re.search(r"@(\w+)", line).group(1) for line in lines}
+    dense, gathered = {"bk_ghost_norm", "bk_clipped_gemm_add"}, {"bk_conv_norm", "bk_conv_sum"}
+    assert found & (dense | gathered) == (dense if has_patches else gathered)
+    rows = [int(n) for n in re.findall(r"tensor<(\d+)x2304xbf16>, tensor<\d+x256xbf16>", text)]
+    assert bool(rows) == has_patches
+    assert all(n % 196 == 0 and n < 32 * 196 for n in rows)  # whole examples, a part of the batch

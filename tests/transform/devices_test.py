@@ -1,5 +1,6 @@
 """Plans for devices: routes change where their data sheets say, and for the device that is meant."""
 
+import dataclasses
 import pathlib
 import types
 
@@ -10,7 +11,7 @@ import pytest
 import bk_jax
 from bk_jax import _compat
 from bk_jax.planning import device_seconds
-from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.cost import LayerCost, Patches
 from bk_jax.planning.default_rates import AVX512, nominal_rates
 from bk_jax.planning.device_seconds import SHARE, padded, route_seconds, tile_side
 from bk_jax.planning.devices import DEVICES, find_device
@@ -128,6 +129,46 @@ def test_a_convolution_has_one_norm():
     cost = LayerCost(1, 3136, 576, 64, kept_d=64, pixel_d=64)
     ghost, fused = (route_seconds(cost, route, 8, DEVICES[0]) for route in ("ghost", "fused"))
     assert ghost == fused
+
+
+def patched(t, d, p, parts, copied=True):
+    patches = Patches(d, parts, copied)
+    return LayerCost(1, t, d, p, kept_itemsize=2, kept_d=d / 9, pixel_d=d, patches=patches)
+
+
+def test_patches_are_written_for_the_norm_and_for_the_sum():
+    device, cost = find_device("A100"), patched(196, 1152, 256, 1)
+    dense = LayerCost(1, 196, 1152, 256, kept_itemsize=2)
+    made = 8 * 196 * 2 * (128 + 1152) / (SHARE * device.memory) + device.launch
+    for route, times in (("ghost", 2), ("fused", 2), ("store", 1)):
+        alone = route_seconds(dense, route, 8, device)
+        assert route_seconds(cost, route, 8, device) == pytest.approx(alone + times * made)
+        as_it_is = patched(196, 1152, 256, 1, copied=False)
+        assert route_seconds(as_it_is, route, 8, device) == pytest.approx(alone)
+
+
+def test_parts_cost_more_launches_and_have_fewer_tiles():
+    """Of long images with few channels: a tile is the work of one multiprocessor."""
+    device = find_device("A100")
+    whole, parts = (route_seconds(patched(12544, 144, 64, n), "store", 64, device) for n in (1, 64))
+    tile = 2 * 12544 * 64**2 * device.multiprocessors / (SHARE * device.bf16)
+    assert parts > 64 * tile > whole
+
+
+def test_gathered_pixels_have_half_of_the_units_of_an_h100():
+    assert find_device("A100").gathering == 1
+    device = find_device("H100")
+    cost = LayerCost(1, 64, 4096, 4096, kept_d=4096, pixel_d=4096)
+    flops = 2 * 2 * 64 * 4096 * 4096
+    assert device_seconds.norm_seconds(cost, "fused", 2, device) == pytest.approx(
+        flops / (SHARE * device.fp32 / 2) + device.launch
+    )
+
+
+def test_predictions_are_those_of_the_form_that_a_batch_has():
+    cost = patched(196, 1152, 256, 4)
+    assert cost.of_batch(4) == cost
+    assert cost.of_batch(3) == dataclasses.replace(cost, patches=None)
 
 
 # --- which device ---

@@ -18,7 +18,8 @@
 | `kernels` | our kernels: names in the machine code, tiles; what was read of them |
 | `calls` | seconds of our operations on dense layers, noise |
 | `steps` | steps of whole models from it, private over plain |
-| `whatif` | clusters of blocks, convolutions on tensor cores: code that does not exist |
+| `images` | convolutions, gathered and from patches; steps of networks of them |
+| `whatif` | clusters of blocks: code that does not exist |
 | `predict` | operations of the sweep, for the report of the day with a GPU |
 | `tables`, `document` | Markdown, and docs/gpu.md |
 """

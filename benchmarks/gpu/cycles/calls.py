@@ -162,6 +162,10 @@ class Calls(NamedTuple):
         work = Work(layer.batch * down * across, layer.tokens, layer.operand_bytes)
         return seconds(kernel, self.gpu, work) + self.gpu.launch
 
+    def patches(self, images: float, written: float) -> float:
+        """Bytes of patches that XLA writes, from images that it reads once."""
+        return self.memory(images + written) + self.gpu.launch
+
     def weighted_sum(self, layer: Dense) -> float:
         """Stored gradients, read once."""
         return self.memory(4.0 * (layer.batch + 1) * layer.d * layer.p) + self.gpu.launch

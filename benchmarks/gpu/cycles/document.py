@@ -21,7 +21,7 @@ TABLES = {
     "shapes": tables.shapes, "loops": tables.main_loops, "noise": tables.noises,
     "ratios": tables_of_steps.ratios, "parts": lambda: tables_of_steps.parts("A100"),
     "causes": tables_of_steps.causes, "clusters": tables_of_steps.clusters,
-    "convolutions": tables_of_steps.convolutions,
+    "convolutions": tables_of_steps.convolutions, "networks": tables_of_steps.networks,
 }  # fmt: skip
 
 

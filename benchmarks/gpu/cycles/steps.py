@@ -5,8 +5,8 @@ share of the peak (0.65 on an A100, 0.6 on others: an assumption), and those of 
 step has the same but for the gradients of weights; in their place come norms and clipped sums of our
 kernels, by the model, by the route that the planner chooses for each layer; the cross term of a tied
 table; and noise, a launch for each large array and one for all small ones. Elementwise work, which both
-steps have, is left out, so the ratios are rather too large. A convolution (BEiT's patches) has norm and
-sum by the kernel that gathers.
+steps have, is left out, so the ratios are rather too large. A convolution (BEiT's patches, side by side) is
+a dense layer, its patches written for the norm and for the sum; the code before gathered pixels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from benchmarks.gpu.cycles import architectures, kernels
 from benchmarks.gpu.cycles.architectures import Architecture
-from benchmarks.gpu.cycles.calls import MOST_LAYERS, Calls, Dense
+from benchmarks.gpu.cycles.calls import ITEM, MOST_LAYERS, Calls, Dense
 from benchmarks.paper.complexity import layers
 from bk_jax.ops.gaussians import TOGETHER
 from bk_jax.planning.cost import LayerCost
@@ -155,6 +155,17 @@ def launches(layer: Dense, count: int) -> list[tuple[Dense, int]]:
     return [(layer._replace(layers=size), times) for size, times in both if times]
 
 
+def patches_side_by_side(calls: Calls, layer: layers.Layer, one: Dense) -> float:
+    """Patches that are pieces of an image, written once: no larger than it."""
+    if layer.kernel != layer.stride:
+        raise ValueError(
+            f"steps knows convolutions whose kernel is as large as their stride; {layer.name} has "
+            f"{layer.kernel} and {layer.stride}. See images."
+        )
+    nbytes = float(ITEM * one.batch * one.tokens * one.d)
+    return calls.patches(nbytes, nbytes)
+
+
 def planned_route(layer: layers.Layer, tokens: int, gpu: Architecture) -> str:
     """Of the planner; a tied table has no direct norm."""
     cost = LayerCost(1, tokens, layer.d, layer.p, kept_itemsize=2)
@@ -173,11 +184,14 @@ def predict(case: Case, calls: Calls) -> Step:
         one = Dense(case.batch, tokens, layer.d, layer.p)
         gradient = library_seconds(2.0 * case.batch * tokens * layer.d * layer.p, gpu)
         route = planned_route(layer, tokens, gpu)
-        if layer.kind == "conv":
+        if layer.kind == "conv" and not calls.has_main_loop:
             route, norm = "convolution", layer.count * calls.convolution(one)
             total = norm
         else:
             norm, total = private_seconds(calls, one, route, layer.count)
+        if layer.kind == "conv" and calls.has_main_loop:
+            made = layer.count * patches_side_by_side(calls, layer, one)
+            norm, total = norm + made, total + (made if route != "store" else 0.0)
         cross = calls.tied_cross(one) if layer.tied else 0.0
         plain += layer.count * 3 * gradient
         replaced += layer.count * gradient

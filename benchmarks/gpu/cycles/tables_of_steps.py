@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.gpu.cycles import architectures, kernels, steps, whatif
+from benchmarks.gpu.cycles import architectures, images, kernels, steps, whatif
 from benchmarks.gpu.cycles.calls import Calls
 from benchmarks.gpu.cycles.tables import LABELS, markdown
+from benchmarks.paper.complexity import layers
+
+NAMES = ("A100", "H100")
 
 
 def ratios(names: tuple[str, ...] = ("A100", "H100")) -> str:
@@ -70,17 +73,43 @@ def clusters(name: str = "H100") -> str:
 
 
 def convolutions() -> str:
-    """Microseconds of norms of convolutions: as they are, and from patches on tensor cores."""
+    """Microseconds of norm and sum of ResNet18's convolutions, gathered and from patches."""
     rows = []
-    for one in whatif.CONVOLUTIONS:
+    for one in images.convolutions("resnet18"):
+        patches = one.cost.patches
+        if patches is None:
+            continue
         cells = []
-        for name in ("A100", "H100"):
-            calls = Calls(kernels.recorded(LABELS[-1], name), architectures.find(name))
-            times = (calls.convolution(one.dense), whatif.patches_seconds(calls, one))
-            cells += [f"{1e6 * time:.0f}" for time in times]
-        mega = whatif.ITEM * one.batch * one.side**2 * 9 * one.channels_in / 1e6
-        size = f"{one.batch} x {one.side} x {one.side}, {one.channels_in} to {one.channels_out}"
-        rows.append([size, *cells, f"{mega:.0f}"])
-    head = ["3 x 3, images and channels", "A100, gathered, us", "A100, patches, us",
-            "H100, gathered, us", "H100, patches, us", "patches, MB"]  # fmt: skip
+        for name in NAMES:
+            calls = _calls(name)
+            for is_patched in (False, True):
+                _, norm, total = images.planned(calls, one, patches=is_patched)
+                cells.append(f"{1e6 * norm:.0f} + {1e6 * total:.0f}")
+        size = f"{one.side} x {one.side}, {one.cost.d} to {one.cost.p}"
+        route = images.planned(_calls(NAMES[0]), one, patches=True)[0]
+        mega = one.patch_bytes / patches.parts / 1e6
+        rows.append([size, route, *cells, str(patches.parts), f"{mega:.0f}"])
+    head = ["pixels, d to p", "route", *_both("us"), "parts", "MB of patches at a time"]
     return markdown(head, rows)
+
+
+def networks() -> str:
+    """Steps of networks of convolutions, private over plain."""
+    rows = []
+    for network in images.NETWORKS:
+        cells = [layers.read(network).title]
+        for name in NAMES:
+            for is_patched in (False, True):
+                step = images.step(network, _calls(name), patches=is_patched)
+                cells.append(f"{step.ratio:.1f}" if not is_patched else f"{step.ratio:.2f}")
+        rows.append(cells)
+    return markdown([f"{images.BATCH} images, bf16", *_both("ratio")], rows)
+
+
+def _both(unit: str) -> list[str]:
+    forms = ("gathered", "patches")
+    return [f"{name}, {form}, {unit}" for name in NAMES for form in forms]
+
+
+def _calls(name: str) -> Calls:
+    return Calls(kernels.recorded(LABELS[-1], name), architectures.find(name))

@@ -3,7 +3,7 @@
 XLA writes whole stacks, `jit(train)/transpose(jvp())/while/body/dot_general`. A program that JAX
 only lowered has functions (of a `scan`, of a nested `jit`), and names in them are relative:
 `dot_general`. The names of the calls that lead there complete them; a function called twice has two
-stacks.
+stacks, and the body of a loop has the names of its loop, whatever XLA left in it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,32 @@ _CLOSED = re.compile(r"\](?=/|$)")
 
 def name_stacks(module: Module, instruction: Instruction) -> tuple[str, ...]:
     """The whole name stacks of an instruction, one for each path of calls that leads to it."""
-    name = instruction.op_name
+    name, computation = instruction.op_name, module.computation_of[instruction.name]
     if _is_whole(module, name):
-        return (name,)
-    outer = _scopes(module, module.computation_of[instruction.name])
+        return _of_equal_loops(module, computation, name)
+    outer = _scopes(module, computation)
     return tuple("/".join(filter(None, (scope, name))) for scope in outer)
+
+
+def _of_equal_loops(module: Module, computation: str, name: str) -> tuple[str, ...]:
+    """XLA gives equal loops one body, or copies of one, whose names are those of one of the loops."""
+    loops = module.call_sites.get(computation, ())
+    if not loops or any(site.opcode != "while" for site in loops):
+        return (name,)
+    return tuple(dict.fromkeys(_in_loop(name, loop) for loop in _scopes(module, computation)))
+
+
+def _in_loop(name: str, loop: str) -> str:
+    """The name stack of what stands in the body of a loop.
+
+    >>> _in_loop("jit(step)/bk.norm[up]/while/body/dot", "jit(step)/bk.norm[down]/while")
+    'jit(step)/bk.norm[down]/while/body/dot'
+    """
+    outside = loop.count("/while")
+    parts = name.split("/while/body")
+    if not loop.endswith("/while") or len(parts) <= outside:
+        return name
+    return f"{loop}/body{'/while/body'.join(parts[outside:])}"
 
 
 def _scopes(module: Module, computation: str) -> tuple[str, ...]:

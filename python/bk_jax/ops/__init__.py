@@ -16,6 +16,7 @@ from bk_jax.ops.conv_grad import conv_grad
 from bk_jax.ops.conv_norm import conv_norm
 from bk_jax.ops.conv_patches import Window, conv_patches, conv_rows
 from bk_jax.ops.conv_sum import conv_sum
+from bk_jax.ops.dense_patches import dense_patches, kernel_of_rows
 from bk_jax.ops.direct_norm import direct_norm
 from bk_jax.ops.discrete_gaussian import discrete_gaussian, discrete_gaussians
 from bk_jax.ops.embedding_norm import embedding_norm
@@ -43,6 +44,7 @@ __all__ = [
     "conv_patches",
     "conv_rows",
     "conv_sum",
+    "dense_patches",
     "direct_norm",
     "discrete_gaussian",
     "discrete_gaussians",
@@ -51,6 +53,7 @@ __all__ = [
     "gaussians",
     "ghost_norm",
     "ghost_norms",
+    "kernel_of_rows",
     "noisy_update",
     "per_sample_grad",
     "sum_of_squares",

@@ -66,8 +66,8 @@ def conv_patches(x: jax.Array, out: tuple[int, ...], window: Window) -> jax.Arra
      [1. 2.]]
     """
     merged = x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
-    make = _slices if math.prod(window.kernel) <= MAX_SLICES else _convolved
-    return _by_group(make(merged, out, window), x.shape[0])
+    make = slices if math.prod(window.kernel) <= MAX_SLICES else _convolved
+    return by_group(make(merged, out, window), x.shape[0])
 
 
 def conv_rows(g: jax.Array, groups: int) -> jax.Array:
@@ -76,22 +76,30 @@ def conv_rows(g: jax.Array, groups: int) -> jax.Array:
     >>> conv_rows(jnp.ones((2, 1, 1, 4, 4, 6)), groups=2).shape
     (2, 2, 16, 3)
     """
-    return _by_group(_split(g, groups), g.shape[0])
+    return by_group(split_groups(g, groups), g.shape[0])
 
 
-def _split(pixels: jax.Array, groups: int) -> jax.Array:
-    """`[..., groups * k]` to `[..., groups, k]`."""
+def split_groups(pixels: jax.Array, groups: int) -> jax.Array:
+    """`[..., groups * k]` to `[..., groups, k]`.
+
+    >>> split_groups(jnp.ones((2, 6)), groups=3).shape
+    (2, 3, 2)
+    """
     return pixels.reshape(*pixels.shape[:-1], groups, pixels.shape[-1] // groups)
 
 
-def _by_group(pixels: jax.Array, batch: int) -> jax.Array:
-    """`[..., groups, k]` of all examples to `[B, groups, T, k]`."""
+def by_group(pixels: jax.Array, batch: int) -> jax.Array:
+    """`[..., groups, k]` of all examples to `[B, groups, T, k]`.
+
+    >>> by_group(jnp.ones((2, 4, 3, 5)), batch=2).shape
+    (2, 3, 4, 5)
+    """
     *lead, groups, k = pixels.shape
     t = math.prod(lead) // max(batch, 1)
     return jnp.moveaxis(pixels.reshape(batch, t, groups, k), 2, 1)
 
 
-def _slices(x: jax.Array, out: tuple[int, ...], window: Window) -> jax.Array:
+def slices(x: jax.Array, out: tuple[int, ...], window: Window) -> jax.Array:
     """`[images, pixels..., groups, kernel pixels * channels]`."""
     spread = [dilation - 1 for dilation in window.input_dilation]
     padding = [
@@ -99,7 +107,7 @@ def _slices(x: jax.Array, out: tuple[int, ...], window: Window) -> jax.Array:
         for ends, inner in zip(window.padding(x.shape[1:4], out), spread, strict=True)
     ]
     padded = jax.lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *padding, (0, 0, 0)])
-    slices = []
+    found = []
     for at in itertools.product(*(range(k) for k in window.kernel)):
         first = [k * step for k, step in zip(at, window.dilation, strict=True)]
         last = [
@@ -112,8 +120,8 @@ def _slices(x: jax.Array, out: tuple[int, ...], window: Window) -> jax.Array:
             (padded.shape[0], *last, padded.shape[-1]),
             (1, *window.stride, 1),
         )
-        slices.append(_split(part, window.groups))
-    stacked = jnp.stack(slices, axis=-2)
+        found.append(split_groups(part, window.groups))
+    stacked = jnp.stack(found, axis=-2)
     return stacked.reshape(*stacked.shape[:-2], stacked.shape[-2] * stacked.shape[-1])
 
 
@@ -129,4 +137,4 @@ def _convolved(x: jax.Array, out: tuple[int, ...], window: Window) -> jax.Array:
         dimension_numbers=("NDHWC", "DHWIO", "NDHWC"),
         precision=jax.lax.Precision.HIGHEST,
     )  # [images, pixels..., channels * kernel pixels], channels major
-    return _split(found, window.groups)
+    return split_groups(found, window.groups)

@@ -126,6 +126,7 @@ def _device(rates: Rates, kind: str) -> Device:
         tf32=rates.product / SHARE,
         bf16=rates.product_16 / SHARE,
         fp32=rate_at(rates.conv_norm, 196) / SHARE,
+        gathering=1.0,
         memory=rates.memory / SHARE,
         launch=rates.operation,
     )

@@ -7,7 +7,14 @@ counts as two. Non-private training of a dense layer costs `6 N T p d`.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bk_jax.ops.numerics import accumulation_dtype
+from bk_jax.program.sites import Site
 
 # The flops of a Gram matrix of pixels relative to those of one of patches: measured, a kernel of one
 # pixel takes 1.2 to 1.5 times as long, 3 x 3 kernels 0.15 to 0.6.
@@ -26,6 +33,28 @@ def pixel_gram_d(use: Any, uses: int) -> int | None:
     return int(use.pixel_channels) if pays else None
 
 
+class Patches(NamedTuple):
+    """How a convolution becomes a dense layer on a GPU (`ops.dense_patches`).
+
+    Attributes:
+      width: elements of a row, with the zeros at its end.
+      parts: the batch is taken in at least so many, one after the other.
+      copied: whether rows are written: those of a kernel of one pixel are the image as it is.
+    """
+
+    width: int
+    parts: int
+    copied: bool
+
+    def at_once(self, batch_size: int) -> int:
+        """Examples whose patches exist at a time; 0: there are too few, and pixels are gathered.
+
+        >>> [Patches(576, 6, True).at_once(size) for size in (32, 6, 5)]
+        [5, 1, 0]
+        """
+        return batch_size // self.parts
+
+
 @dataclasses.dataclass(frozen=True)
 class LayerCost:
     """Sizes of a layer for one example, and what follows from them."""
@@ -40,11 +69,28 @@ class LayerCost:
         None  # activations kept for each token, if not d: a convolution keeps images
     )
     pixel_d: int | None = None  # features in an entry of the Gram matrix of pixels, if that is used
+    patches: Patches | None = None  # of a convolution that is a dense layer on a GPU
 
     @property
     def is_conv(self) -> bool:
         """Whether images are kept, not patches."""
         return self.kept_d is not None
+
+    @property
+    def forms(self) -> tuple[LayerCost, ...]:
+        """The layer from patches, if it has any, and with pixels that are gathered."""
+        return (self, dataclasses.replace(self, patches=None)) if self.patches else (self,)
+
+    def of_batch(self, batch_size: int) -> LayerCost:
+        """The layer as it is computed: patches need as many examples as they have parts."""
+        made = self.patches is not None and self.patches.at_once(batch_size) > 0
+        return self if made else dataclasses.replace(self, patches=None)
+
+    @property
+    def from_patches(self) -> LayerCost:
+        """The dense layer that patches are the activations of."""
+        width = self.patches.width if self.patches else self.d
+        return dataclasses.replace(self, d=width, kept_d=None, pixel_d=None, patches=None)
 
     @property
     def gram_d(self) -> int:
@@ -85,3 +131,21 @@ class LayerCost:
         if route in ("store", "leaf"):
             return max(self.stored_bytes - (self.kept_bytes if route == "store" else 0), 0)
         return 0
+
+
+def cost_of(sites: Sequence[Site]) -> LayerCost:
+    """Sizes of the layer that the sites form together, for one example."""
+    main = [site for site in sites if site.use.kind != "lookup"] or list(sites)
+    n, _, d, p = main[0].use.sizes
+    n *= math.prod(axis.length for axis in main[0].axes if axis.stacked)
+    t = sum(
+        site.use.sizes[1] * math.prod(axis.length for axis in site.axes if not axis.stacked)
+        for site in main
+    )
+    dtype = main[0].use.dtype
+    cost = LayerCost(n, t, d, p, dtype.itemsize, np.dtype(accumulation_dtype(dtype)).itemsize)
+    if main[0].use.kind != "conv":
+        return cost
+    return dataclasses.replace(
+        cost, kept_d=main[0].use.kept_d, pixel_d=pixel_gram_d(main[0].use, len(main))
+    )

@@ -69,6 +69,7 @@ def nominal_rates(device: str) -> Rates:
     known = find_device(device)
     one = known or DEVICES[1]
     product, moved = SHARE * one.tf32, SHARE * one.memory
+    gathered = SHARE * one.gathering * one.fp32
     instead = "" if known else f", in place of {device!r}"
     return Rates(
         source=f"nominal for {one.named()}{instead}, computed, not measured",
@@ -82,9 +83,9 @@ def nominal_rates(device: str) -> Rates:
         clipped_gemm=((1, product),),
         direct_norm=((1, product),),
         ghost_norm=((1, product),),
-        conv_sum=((1, SHARE * one.fp32),),
-        conv_norm=((1, SHARE * one.fp32),),
-        pixel_gram=SHARE * one.fp32,
+        conv_sum=((1, gathered),),
+        conv_norm=((1, gathered),),
+        pixel_gram=gathered,
         memory=moved,
         transcendental=moved / 8,  # bound by memory: an element is read and written
         scatter=moved / 16,

@@ -9,6 +9,9 @@ Kernels load 16 bytes at a time. Long rows of 16-bit elements that do not start 
 as GPT2's 50257 words, are copied with zeros at their ends first, once for norm and sum, and the zeros
 are cut off the sum. In float32 they take a load for each element, in every tile that reads it.
 
+Our kernel for convolutions gathers pixels and does without tensor cores. From patches (`patches`) a
+convolution is a dense layer, whose patches are written first, part by part of the batch.
+
 Layers of one shape share launches, which is counted for whole plans, not here.
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bk_jax.planning.cost import LayerCost
+from bk_jax.planning.cost import LayerCost, Patches
 from bk_jax.planning.devices import Device
 
 SHARE = 0.6  # of the peak: an assumption
@@ -39,18 +42,67 @@ def route_seconds(
     cost: LayerCost, route: str, batch_size: int, device: Device, *, shares_gram: bool = False
 ) -> float:
     """Norms and clipped sum by a route."""
+    if cost.patches is not None:
+        return _patched(cost, cost.patches, route, batch_size, device)
+    norm = norm_seconds(cost, route, batch_size, device, shares_gram=shares_gram)
+    return norm + sum_seconds(cost, route, batch_size, device)
+
+
+def norm_seconds(
+    cost: LayerCost, route: str, batch_size: float, device: Device, *, shares_gram: bool = False
+) -> float:
+    """Norms by a route, and gradients if it stores them; odd rows are filled up here."""
+    filling = _filling(cost, batch_size, batch_size if route == "store" else 1, device)
+    if route == "ghost" and (not cost.is_conv or cost.pixel_d is None):
+        return _gram(cost.from_patches, batch_size, device, shares_gram) + filling
+    # On GPUs the norm from pixels is computed from the gradient, whatever its form is called.
+    written = _moved(batch_size * cost.stored_bytes, device) if route == "store" else 0.0
     each = _each(cost, batch_size, device)
+    if cost.is_conv:
+        each = max(each, _one_tile(cost, batch_size, device))
+    return each + written + filling
+
+
+def sum_seconds(cost: LayerCost, route: str, batch_size: float, device: Device) -> float:
+    """The clipped sum, of gradients if they are stored."""
     if route == "store":
-        moved = (2 * batch_size + 1) * cost.stored_bytes  # out, in again, and their sum
-        cut = _filling(cost, batch_size, batch_size, device)
-        return each + _moved(moved, device) + device.launch + cut
-    # On GPUs a convolution's norm is computed from its gradient, whatever its form is called.
-    is_gram = route == "ghost" and not cost.is_conv
-    norm = _gram(cost, batch_size, device, shares_gram) if is_gram else each
-    return norm + _sum(cost, batch_size, device) + _filling(cost, batch_size, 1, device)
+        return _moved((batch_size + 1) * cost.stored_bytes, device) + device.launch
+    return _sum(cost, batch_size, device)
 
 
-def _each(cost: LayerCost, batch_size: int, device: Device) -> float:
+def _patched(
+    cost: LayerCost, patches: Patches, route: str, batch_size: int, device: Device
+) -> float:
+    """A convolution as a dense layer, part by part; patches are made for the norm and for the sum."""
+    part, dense = batch_size / patches.parts, cost.from_patches
+    made = _making(cost, part, device) if patches.copied else 0.0
+    norm = made + norm_seconds(dense, route, part, device)
+    if route != "ghost":
+        norm = max(norm, _one_tile(dense, part, device) + made)
+    if route == "store":
+        copied = _moved(2 * part * cost.stored_bytes, device) if patches.parts > 1 else 0.0
+        return patches.parts * (norm + copied) + sum_seconds(dense, route, batch_size, device)
+    return patches.parts * (norm + made + sum_seconds(dense, route, part, device))
+
+
+def _making(cost: LayerCost, batch_size: float, device: Device) -> float:
+    """Patches that are written: the images are read once, for the caches hold rows of them."""
+    images = cost.n * cost.t * (cost.kept_d or 0) * cost.kept_itemsize
+    rows = cost.n * cost.t * cost.from_patches.d * cost.kept_itemsize
+    return _moved(batch_size * (images + rows), device) + device.launch
+
+
+def _one_tile(cost: LayerCost, batch_size: float, device: Device) -> float:
+    """A tile of an example's gradient is the work of one multiprocessor, however few there are.
+
+    Images have many pixels and, where they are large, few channels, which are few tiles.
+    """
+    side = _product_side(cost, batch_size * cost.n)
+    flops = 2 * padded(cost.t, STEP) * side**2
+    return flops * device.multiprocessors / (SHARE * _rate(cost, device))
+
+
+def _each(cost: LayerCost, batch_size: float, device: Device) -> float:
     """The gradient of every example, which is squared and added up; it is not written."""
     side = _product_side(cost, batch_size * cost.n)
     flops = 2 * batch_size * cost.n * padded(cost.t, STEP) * _tiled_weight(cost, side)
@@ -58,7 +110,7 @@ def _each(cost: LayerCost, batch_size: int, device: Device) -> float:
     return _product(cost, flops, batch_size, _rate(cost, device), device, loads)
 
 
-def _sum(cost: LayerCost, batch_size: int, device: Device) -> float:
+def _sum(cost: LayerCost, batch_size: float, device: Device) -> float:
     shares = max(1, min(MOST_SHARES, batch_size * cost.t // LEAST_ROWS))
     side = _product_side(cost, shares * cost.n)
     flops = 2 * batch_size * cost.n * cost.t * _tiled_weight(cost, side)
@@ -67,7 +119,7 @@ def _sum(cost: LayerCost, batch_size: int, device: Device) -> float:
     return product + _moved(cost.stored_bytes, device)
 
 
-def _gram(cost: LayerCost, batch_size: int, device: Device, shares_gram: bool) -> float:
+def _gram(cost: LayerCost, batch_size: float, device: Device, shares_gram: bool) -> float:
     """Tiles of the upper triangles of both Gram matrices."""
     widths = [cost.p] if shares_gram else [cost.p, cost.d]
     side = tile_side(batch_size * cost.n, cost.t, cost.t, cost.kept_itemsize)
@@ -107,7 +159,7 @@ def gram_flops(tokens: int, tile: int) -> int:
     return tiles * (tiles + 1) * tile**2
 
 
-def tile_side(copies: int, rows: int, columns: int, itemsize: int) -> int:
+def tile_side(copies: float, rows: int, columns: int, itemsize: int) -> int:
     """Of the tiles of a launch over so many matrices; other elements than of 16 bits have small ones.
 
     >>> tile_side(8, 100, 100, 2), tile_side(8, 1024, 1024, 2), tile_side(8, 1024, 1024, 4)
@@ -117,7 +169,7 @@ def tile_side(copies: int, rows: int, columns: int, itemsize: int) -> int:
     return LARGE if large and min(rows, columns) > SMALL and itemsize == 2 else SMALL
 
 
-def _product_side(cost: LayerCost, copies: int) -> int:
+def _product_side(cost: LayerCost, copies: float) -> int:
     """Convolutions have small tiles, whatever their elements."""
     return SMALL if cost.is_conv else tile_side(copies, cost.d, cost.p, cost.kept_itemsize)
 
@@ -142,7 +194,7 @@ def is_loaded_singly(width: int, itemsize: int) -> bool:
     return itemsize >= 4 and not is_aligned(width, itemsize)
 
 
-def _filling(cost: LayerCost, batch_size: int, gradients: int, device: Device) -> float:
+def _filling(cost: LayerCost, batch_size: float, gradients: float, device: Device) -> float:
     """Long odd rows of 16 bits are copied with zeros, and gradients without."""
     widths = () if cost.is_conv or cost.kept_itemsize != 2 else (cost.d, cost.p)
     odd = [width for width in widths if width >= LONG_ROW and not is_aligned(width, 2)]
@@ -164,7 +216,8 @@ def is_aligned(width: int, itemsize: int) -> bool:
 
 def _rate(cost: LayerCost, device: Device) -> float:
     """Our convolutions do without tensor cores."""
-    return device.fp32 if cost.is_conv else device.flops(cost.kept_itemsize)
+    gathered = device.gathering * device.fp32
+    return gathered if cost.is_conv else device.flops(cost.kept_itemsize)
 
 
 def _tiled_weight(cost: LayerCost, side: int) -> int:
@@ -183,7 +236,7 @@ def padded(size: int, tile: int) -> int:
 def _product(
     cost: LayerCost,
     flops: float,
-    batch_size: int,
+    batch_size: float,
     peak: float,
     device: Device,
     loads: float = 0,

@@ -24,6 +24,8 @@ class Device:
       memory: bytes per second.
       loads: loads of single elements per second: 32 for each multiprocessor and cycle.
       launch: seconds to start a kernel: an assumption.
+      multiprocessors: how many there are.
+      gathering: share of `fp32` that shared memory leaves to the kernel that gathers pixels.
     """
 
     kind: str
@@ -33,6 +35,8 @@ class Device:
     memory: float
     loads: float
     launch: float = 4e-6
+    multiprocessors: int = 108
+    gathering: float = 1.0
 
     def flops(self, itemsize: int) -> float:
         """Of tensor cores, for elements of that many bytes."""
@@ -48,12 +52,13 @@ class Device:
 
 
 # SXM modules; B200: an eighth of HGX B200's, half of the sparse numbers. The first that fits counts.
-# `loads` follows from `fp32`: 64 (A100) or 128 units with two flops a cycle, beside 32 that load.
+# `loads` follows from `fp32`: 64 (A100) or 128 units with two flops a cycle, beside 32 that load. Both
+# kinds of multiprocessor read 128 bytes of shared memory a cycle, as much as 64 units of ours use up.
 DEVICES = (
     Device("A100-SXM4-80GB", 156e12, 312e12, 19.5e12, 2.039e12, 4.9e12),
     Device("A100", 156e12, 312e12, 19.5e12, 1.555e12, 4.9e12),  # 40 GB, as in the paper
-    Device("H100", 495e12, 989e12, 66.9e12, 3.35e12, 8.4e12),
-    Device("B200", 1.1e15, 2.25e15, 75e12, 8.0e12, 9.4e12),
+    Device("H100", 495e12, 989e12, 66.9e12, 3.35e12, 8.4e12, multiprocessors=132, gathering=0.5),
+    Device("B200", 1.1e15, 2.25e15, 75e12, 8.0e12, 9.4e12, multiprocessors=148, gathering=0.5),
 )
 
 

@@ -22,6 +22,7 @@ from bk_jax.planning.explain_table import (
     wide_table,
 )
 from bk_jax.planning.flops import count_flops
+from bk_jax.planning.patches import why_for
 from bk_jax.planning.plan import Block, Plan
 from bk_jax.planning.rates import Rates
 from bk_jax.planning.routes import ALLOWED
@@ -265,6 +266,7 @@ def _block_row(leaves: Sequence[Leaf], index: int, block: Block, batch_size: int
     first = block.leaves[0] == index  # the others share its cost
     routes = [*ALLOWED[block.kind], "leaf"] if first else []
     cost = block.cost
+    why = why_for(cost, block.why, batch_size)
     return Row(
         path=leaf.path,
         shape=leaf.shape,
@@ -275,7 +277,7 @@ def _block_row(leaves: Sequence[Leaf], index: int, block: Block, batch_size: int
         d=cost.d,
         p=cost.p,
         route=block.route,
-        why=block.why if first else f"one weight with {leaves[block.leaves[0]].path}",
+        why=why if first else f"one weight with {leaves[block.leaves[0]].path}",
         extra_flops={r: batch_size * cost.extra_flops(r) for r in routes},
         extra_bytes={r: batch_size * cost.extra_bytes(r) for r in routes},
         share=0.0,

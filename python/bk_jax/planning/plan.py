@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from bk_jax.ops.numerics import accumulation_dtype
-from bk_jax.planning.cost import LayerCost, pixel_gram_d
+from bk_jax.planning.cost import LayerCost, cost_of
 from bk_jax.planning.default_rates import AVX512
 from bk_jax.planning.devices import Device
 from bk_jax.planning.equal import Numbers, alike, equal_norms, equal_sums, where_sharing_pays
 from bk_jax.planning.fastest import Choice
 from bk_jax.planning.methods import Method
+from bk_jax.planning.patches import settled, with_patches
 from bk_jax.planning.rates import Rates
 from bk_jax.planning.routes import ForcedRoutes
 from bk_jax.program.sites import Path, Site, Sites
@@ -89,7 +89,11 @@ def make_plan(
         if forced.route(leaf) == "leaf":
             tapped.setdefault(leaf, forced.why(leaf))
     candidates = _without(candidates, tapped)
-    blocks = tuple(_make_block(sites, method, forced, rates) for sites in candidates)
+    costs = [cost_of(sites) for sites in candidates]
+    if rates.device is not None:
+        costs = with_patches(candidates, costs)
+    layers = zip(candidates, costs, strict=True)
+    blocks = tuple(_make_block(*layer, method, forced, rates) for layer in layers)
     unused = tuple(i for i in range(len(leaves)) if i not in used)
     calls = _calls(blocks, groups, method.share_activations, rates.device)
     plan = Plan(blocks, dict(sorted(tapped.items())), unused, *calls)
@@ -228,8 +232,10 @@ def _without(candidates: list[list[Site]], tapped: dict[int, str]) -> list[list[
     return [sites for number, sites in enumerate(candidates) if number not in dropped]
 
 
-def _make_block(sites: Sequence[Site], method: Method, forced: ForcedRoutes, rates: Rates) -> Block:
-    kind, cost = _kind(sites), _cost(sites)
+def _make_block(
+    sites: Sequence[Site], cost: LayerCost, method: Method, forced: ForcedRoutes, rates: Rates
+) -> Block:
+    kind = _kind(sites)
     leaves = _leaves(sites)
     asked = forced.for_block(leaves, kind)
     is_lookup = kind == "lookup"
@@ -238,6 +244,7 @@ def _make_block(sites: Sequence[Site], method: Method, forced: ForcedRoutes, rat
         choice = Choice("ghost", "tied with a lookup")
     if asked:
         choice = Choice(asked, "asked for")
+    cost, choice = settled(sites, cost, choice, rates)
     return Block(tuple(sites), kind, choice.route, choice.why, cost)
 
 
@@ -272,24 +279,6 @@ def _gram_key(block: Block) -> tuple[Any, ...] | None:
     groups = tuple(map(len, use.weight_dims[:2]))  # where n ends and d begins
     order = (use.activation_order, groups, use.sizes[:3])
     return (site.reads, site.axes, order, use.dtype)
-
-
-def _cost(sites: Sequence[Site]) -> LayerCost:
-    """Sizes of the layer that the sites form together, for one example."""
-    main = [site for site in sites if site.use.kind != "lookup"] or list(sites)
-    n, _, d, p = main[0].use.sizes
-    n *= math.prod(axis.length for axis in main[0].axes if axis.stacked)
-    t = sum(
-        site.use.sizes[1] * math.prod(axis.length for axis in site.axes if not axis.stacked)
-        for site in main
-    )
-    dtype = main[0].use.dtype
-    cost = LayerCost(n, t, d, p, dtype.itemsize, np.dtype(accumulation_dtype(dtype)).itemsize)
-    if main[0].use.kind != "conv":
-        return cost
-    return dataclasses.replace(
-        cost, kept_d=main[0].use.kept_d, pixel_d=pixel_gram_d(main[0].use, len(main))
-    )
 
 
 def _check_complete(plan: Plan, leaves: Sequence[Leaf]) -> None:

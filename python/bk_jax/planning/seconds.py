@@ -128,8 +128,9 @@ def block_seconds(block: Block, batch_size: int, rates: Rates, *, shares_gram: b
 
 def _layer(block: Block, batch_size: int, rates: Rates, shares_gram: bool) -> Both:
     """A dense layer or a convolution."""
-    private = route_seconds(block.cost, block.route, batch_size, rates, shares_gram=shares_gram)
-    return Both(plain_seconds(block.cost, batch_size, rates), private)
+    cost = block.cost.of_batch(batch_size)
+    private = route_seconds(cost, block.route, batch_size, rates, shares_gram=shares_gram)
+    return Both(plain_seconds(cost, batch_size, rates), private)
 
 
 def _lookup(block: Block, route: str, batch_size: int, rates: Rates) -> Both:

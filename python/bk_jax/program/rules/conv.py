@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
+from bk_jax.ops.conv_patches import Window
 from bk_jax.program.views import View
 
 Dims = tuple[int, ...]
@@ -48,6 +50,30 @@ class ConvUse:
         """Elements of the image for each pixel of the result, and group."""
         groups, t, _, _ = self.sizes
         return math.prod(self.equation.invars[0].aval.shape) / max(groups * t, 1)
+
+    @property
+    def window(self) -> Window:
+        """Where pixels meet, in the canonical form of `ops`."""
+        params = self.equation.params
+        spatial = params["dimension_numbers"].rhs_spec[2:]
+        return Window(
+            kernel=triple([self.weight_shape[i] for i in spatial]),
+            stride=triple(params["window_strides"]),
+            low=triple([low for low, _ in params["padding"]], missing=0),
+            input_dilation=triple(params["lhs_dilation"]),
+            dilation=triple(params["rhs_dilation"]),
+            groups=self.groups,
+        )
+
+    @property
+    def pixel_sizes(self) -> tuple[Dims, Dims]:
+        """Canonical sizes of the image and of the result."""
+        numbers = self.equation.params["dimension_numbers"]
+        image, result = self.equation.invars[0].aval.shape, self.result_shape
+        return (
+            triple([image[i] for i in numbers.lhs_spec[2:]]),
+            triple([result[i] for i in numbers.out_spec[2:]]),
+        )
 
     @property
     def pixel_channels(self) -> int:
@@ -95,3 +121,13 @@ def rule(
         equation=eqn,
     )
     return use, views
+
+
+def triple(sizes: Sequence[int], missing: int = 1) -> tuple[int, int, int]:
+    """Missing spatial dimensions are put in front.
+
+    >>> triple((5, 7))
+    (1, 5, 7)
+    """
+    d, h, w = (*[missing] * (3 - len(sizes)), *(int(size) for size in sizes))
+    return d, h, w

@@ -5,6 +5,8 @@
 | ghost | Gram matrices of pixels or patches | kernel gradient of the batch, scaled |
 | fused | kernel gradient of each example, made in blocks that are dropped | the same |
 | store | kernel gradient of each example | weighted sum of them |
+
+Plans for GPUs have all of them from patches as well, as those of dense layers: `conv_patches`.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ import numpy as np
 from bk_jax import ops
 from bk_jax.ops.conv_norm import Form
 from bk_jax.ops.numerics import SquaredNorms, inflate, unit_roundoff
+from bk_jax.planning.cost import Patches
 from bk_jax.planning.plan import Block
-from bk_jax.program.rules.conv import ConvUse
+from bk_jax.program.rules.conv import triple
 from bk_jax.program.sites import Path, ScanAxis, Site
 from bk_jax.sharding.partition import Rule, Shards, sharded
+from bk_jax.summing.blocks import conv_patches
 from bk_jax.summing.blocks.stored import Stored, stack_lengths, to_leaves
 from bk_jax.summing.kept import Cut, Kept, Sums, added
 from bk_jax.summing.norms import add_up
@@ -52,6 +56,8 @@ class Conv:
     def squared_norms(self) -> SquaredNorms:
         """From Gram matrices, or from kernel gradients that are not kept."""
         sites, ghost = self.block.sites, self.block.route == "ghost"
+        if conv_patches.are_made(self.block.cost.patches, self.operands[0].image.shape[0]):
+            return conv_patches.norms(self.block, self.operands)
         if ghost and self.block.cost.pixel_d is None:
             return _patch_norms(sites, self.operands)
         if len(sites) > 1:
@@ -60,10 +66,10 @@ class Conv:
 
     def clipped_sum(self, factor: jax.Array, start: Sums) -> dict[int, jax.Array]:
         """The kernel gradient of the whole batch at the scaled output gradients."""
-        sites = zip(self.block.sites, self.operands, strict=True)
+        patches = self.block.cost.patches
         parts = [
-            _to_weight(site, _kernel_sum(both.image, factor, both.gradient, site=site), ())
-            for site, both in sites
+            _to_weight(site, _kernel_sum(x, factor, g, site=site, patches=patches), ())
+            for site, (x, g) in zip(self.block.sites, self.operands, strict=True)
         ]
         return added(start, to_leaves(self.block, sum(parts[1:], parts[0])))
 
@@ -88,33 +94,41 @@ def keep(block: Block, book: Mapping[Path, Any], taps: Mapping[Path, Any]) -> Ke
     operands = tuple(_canonical(site, book[site.path], taps[site.path]) for site in block.sites)
     if block.route != "store":
         return Conv(block, operands)
-    stored = [_store(site, both) for site, both in zip(block.sites, operands, strict=True)]
+    patches = block.cost.patches
+    stored = [_store(site, both, patches) for site, both in zip(block.sites, operands, strict=True)]
     if len(stored) == 1:
         return Stored(block, *stored[0])
     parts = [gradients for gradients, _ in stored]
     return Stored(block, sum(parts[1:], parts[0]))
 
 
-def _store(site: Site, both: Operands) -> tuple[jax.Array, SquaredNorms]:
+def _store(site: Site, both: Operands, patches: Patches | None) -> tuple[jax.Array, SquaredNorms]:
     """Gradients `[B, stack..., *weight_shape]` of every example, and their norms."""
-    gradients, *norms = _kernel_of_each(*both, site=site)
+    gradients, *norms = _kernel_of_each(*both, site=site, patches=patches)
     return _to_weight(site, gradients, (both.image.shape[0],)), SquaredNorms(*norms)
 
 
-def _each_rule(x: jax.Array, g: jax.Array, *, site: Site) -> Rule:
+def _each_rule(x: jax.Array, g: jax.Array, *, site: Site, patches: Patches | None) -> Rule:
+    del patches
     results = (f"b w x y z {_channels(site)}", "b", "b")
     return Rule(_labels([site]), results, _whole([site]), exchange="b")
 
 
 @sharded(_each_rule)
 def _kernel_of_each(
-    shards: Shards, x: jax.Array, g: jax.Array, *, site: Site
+    shards: Shards, x: jax.Array, g: jax.Array, *, site: Site, patches: Patches | None
 ) -> tuple[jax.Array, ...]:
-    gradients, norms = _grads(site, Operands(x, g))
+    if patches and conv_patches.are_made(patches, x.shape[0]):
+        gradients, norms = conv_patches.gradients(site, patches, x, g)
+    else:
+        gradients, norms = _grads(site, Operands(x, g))
     return gradients, *add_up(shards, norms, ("w", "c", "o"))
 
 
-def _sum_rule(x: jax.Array, factor: jax.Array, g: jax.Array, *, site: Site) -> Rule:
+def _sum_rule(
+    x: jax.Array, factor: jax.Array, g: jax.Array, *, site: Site, patches: Patches | None
+) -> Rule:
+    del patches
     image, gradient = _labels([site])
     result = f"{'w ' if x.shape[1] != 1 else ''}x y z {_channels(site)}"
     return Rule((image, "b", gradient), (result,), _whole([site]), scatters=True)
@@ -122,12 +136,21 @@ def _sum_rule(x: jax.Array, factor: jax.Array, g: jax.Array, *, site: Site) -> R
 
 @sharded(_sum_rule)
 def _kernel_sum(
-    shards: Shards, x: jax.Array, factor: jax.Array, g: jax.Array, *, site: Site
+    shards: Shards,
+    x: jax.Array,
+    factor: jax.Array,
+    g: jax.Array,
+    *,
+    site: Site,
+    patches: Patches | None,
 ) -> jax.Array:
     """The clipped sum, with an axis of weights in front if there are several."""
+    if patches and conv_patches.are_made(patches, x.shape[0]):
+        total = conv_patches.kernel_sum(site, patches, x, factor, g)
+        return shards.sum(total if x.shape[1] != 1 else total[0], "b")
 
     def one(x: jax.Array, g: jax.Array) -> jax.Array:
-        return ops.conv_sum(x, factor, g, _window(site.use))
+        return ops.conv_sum(x, factor, g, site.use.window)
 
     stacked = x.shape[1] != 1
     total = jax.vmap(one, in_axes=1)(x, g) if stacked else one(x[:, 0], g[:, 0])
@@ -156,7 +179,7 @@ def _channels(site: Site) -> str:
 
 def _norms(site: Site, both: Operands, form: Form) -> SquaredNorms:
     x, g = (_one_per_weight(part) for part in both)
-    norms = ops.conv_norm(x, g, _window(site.use), form)
+    norms = ops.conv_norm(x, g, site.use.window, form)
     return _add_weights(norms, both.image.shape[0])
 
 
@@ -164,7 +187,7 @@ def _grads(site: Site, both: Operands) -> tuple[jax.Array, SquaredNorms]:
     """Gradients `[B, weights, kD, kH, kW, cin, O]` of every example, and their norms."""
     batch = both.image.shape[0]
     x, g = (_one_per_weight(part) for part in both)
-    grads, norms = ops.conv_grad(x, g, _window(site.use))
+    grads, norms = ops.conv_grad(x, g, site.use.window)
     stacked = grads.reshape(batch, both.image.shape[1], *grads.shape[1:])
     return stacked, _add_weights(norms, batch)
 
@@ -178,7 +201,7 @@ def _patch_norms(sites: Sequence[Site], operands: Sequence[Operands]) -> Squared
     """Ghost norms: all uses of a kernel are one dense layer with their patches as tokens."""
     patches, rows = [], []
     for site, both in zip(sites, operands, strict=True):
-        window = _window(site.use)
+        window = site.use.window
         x, g = (_one_per_weight(part) for part in both)
         patches.append(ops.conv_patches(x, g.shape[2:5], window))
         rows.append(ops.conv_rows(g, window.groups))
@@ -225,7 +248,7 @@ def _reorder(array: jax.Array, spec: Sequence[int], axes: Sequence[ScanAxis]) ->
     ordered = jnp.transpose(array, (0, *stacked, *shared, image, *spatial, feature))
     weights = math.prod(array.shape[i] for i in stacked)
     images = math.prod(array.shape[i] for i in (*shared, image))
-    sizes = _triple([array.shape[i] for i in spatial])
+    sizes = triple([array.shape[i] for i in spatial])
     return ordered.reshape(array.shape[0], weights, images, *sizes, array.shape[feature])
 
 
@@ -251,22 +274,3 @@ def _to_weight(site: Site, kernel: jax.Array, lead: tuple[int, ...]) -> jax.Arra
     grouped = kernel.reshape(*first, *(site.use.weight_shape[i] for i in order))
     inverse = [len(first) + int(i) for i in np.argsort(order)]
     return jnp.transpose(grouped, [*range(len(first)), *inverse])
-
-
-def _window(use: ConvUse) -> ops.Window:
-    params = use.equation.params
-    spatial = params["dimension_numbers"].rhs_spec[2:]
-    return ops.Window(
-        kernel=_triple([use.weight_shape[i] for i in spatial]),
-        stride=_triple(params["window_strides"]),
-        low=_triple([low for low, _ in params["padding"]], missing=0),
-        input_dilation=_triple(params["lhs_dilation"]),
-        dilation=_triple(params["rhs_dilation"]),
-        groups=use.groups,
-    )
-
-
-def _triple(sizes: Sequence[int], missing: int = 1) -> tuple[int, int, int]:
-    """Missing spatial dimensions are put in front."""
-    d, h, w = (*[missing] * (3 - len(sizes)), *(int(size) for size in sizes))
-    return d, h, w
