@@ -126,3 +126,13 @@ def test_batch_norm_in_training_mode_is_refused():
 def test_argnums_is_refused_as_in_equinox():
     with pytest.raises(TypeError, match="pass a tuple of them as the first argument"):
         bk_jax.equinox.filter_value_and_grad(loss_fn, argnums=1)
+
+
+def test_it_decorates():
+    @bk_jax.equinox.filter_value_and_grad(has_aux=True, noise_multiplier=0.0)
+    def grad_fn(model, batch):
+        return loss_fn(model, batch), None
+
+    (value, seen), _ = grad_fn(Network(), BATCH)
+    assert value.shape == ()
+    assert seen is None

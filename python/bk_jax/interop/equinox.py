@@ -25,7 +25,7 @@ __all__ = ["filter_value_and_grad"]
 
 
 def filter_value_and_grad(
-    loss_fn: Callable[..., Any], *, has_aux: bool = False, **options: Any
+    loss_fn: Callable[..., Any] | None = None, *, has_aux: bool = False, **options: Any
 ) -> Any:
     """Like `eqx.filter_value_and_grad`, with every example's gradient clipped and noise added.
 
@@ -44,7 +44,8 @@ def filter_value_and_grad(
 
     Args:
       loss_fn: the loss of ONE example, as for `bk_jax.dp_value_and_grad`: `loss_fn(model, batch)` with
-        a batch of one row, or the bare example with `keep_batch_dim=False`.
+        a batch of one row, or the bare example with `keep_batch_dim=False`. Without it, a decorator is
+        returned, as by Equinox.
       has_aux: whether `loss_fn` returns `(loss, aux)`; aux comes back stacked per example.
       **options: those of `bk_jax.dp_value_and_grad`, without `argnums`.
 
@@ -57,6 +58,8 @@ def filter_value_and_grad(
             "filter_value_and_grad differentiates its first argument, as Equinox does; to differentiate "
             "several objects, pass a tuple of them as the first argument."
         )
+    if loss_fn is None:
+        return functools.partial(filter_value_and_grad, has_aux=has_aux, **options)
     return adapt(EquinoxValueAndGrad, dp_value_and_grad(loss_fn, 0, has_aux, **options))
 
 
