@@ -98,7 +98,9 @@ def test_a_table_of_another_size_is_refused():
 
 def test_a_row_that_a_filter_took_away_is_missed():
     half = grain.MapDataset.source(Source()).filter(lambda row: row["y"] >= 20)
-    with pytest.raises(ValueError, match=r"an example is None, .* a row that was chosen must arrive"):
+    with pytest.raises(
+        ValueError, match=r"an example is None, .* a row that was chosen must arrive"
+    ):
         sampling.Loader(half, SAMPLER).batch(KEY)
 
 
