@@ -123,6 +123,28 @@ def test_batch_norm_in_training_mode_is_refused():
     assert "eqx.nn.inference_mode(model)" in str(info.value)
 
 
+def test_aux_may_hold_what_is_no_array():
+    def with_all(model, batch):
+        return loss_fn(model, batch), {"name": "run", "model": model, "n": 2, "none": None}
+
+    grad_fn = unclipped(with_all, has_aux=True)
+    for aux in (grad_fn(Network(), BATCH)[0][1], grad_fn.clipped_sums(Network(), BATCH).aux):
+        assert (aux["name"], aux["none"], aux["model"].scale.shape) == ("run", None, (B,))
+        assert aux["model"].mlp.activation is jnp.tanh
+        assert aux["model"].order.shape == (B, D)
+        np.testing.assert_array_equal(aux["n"], [2] * B)
+
+
 def test_argnums_is_refused_as_in_equinox():
     with pytest.raises(TypeError, match="pass a tuple of them as the first argument"):
         bk_jax.equinox.filter_value_and_grad(loss_fn, argnums=1)
+
+
+def test_it_decorates():
+    @bk_jax.equinox.filter_value_and_grad(has_aux=True, noise_multiplier=0.0)
+    def grad_fn(model, batch):
+        return loss_fn(model, batch), None
+
+    (value, seen), _ = grad_fn(Network(), BATCH)
+    assert value.shape == ()
+    assert seen is None

@@ -223,16 +223,6 @@ def test_streams_count_on_under_jit():
     assert model.dropout.rngs.count[...] == 2
 
 
-def test_streams_may_be_an_argument_of_their_own():
-    def with_rngs(model, batch, rngs):
-        return loss_fn(model, batch), rngs.dropout()
-
-    rngs = nnx.Rngs(dropout=3)
-    (_, keys), _ = unclipped(with_rngs, has_aux=True)(network(), BATCH, rngs)
-    assert len(set(map(tuple, np.asarray(jax.random.key_data(keys))))) == B
-    assert rngs.dropout.count[...] == 1
-
-
 def test_explaining_draws_nothing():
     model = network(rate=0.5)
     unclipped().explain(model, BATCH)

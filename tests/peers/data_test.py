@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from support.documents import ROOT, run_python
+from support.process import run_python as run_script
 
 from bk_jax import sampling
 
@@ -93,6 +94,50 @@ def test_a_table_of_another_size_is_refused():
     few = grain.MapDataset.source(Source())[:30]
     with pytest.raises(ValueError, match="the data has 30 examples, but the plan was made for 40"):
         sampling.Loader(few, SAMPLER)
+
+
+def test_a_row_that_a_filter_took_away_is_missed():
+    half = grain.MapDataset.source(Source()).filter(lambda row: row["y"] >= 20)
+    with pytest.raises(
+        ValueError, match=r"an example is None, .* a row that was chosen must arrive"
+    ):
+        sampling.Loader(half, SAMPLER).batch(KEY)
+
+
+def test_processes_of_grain_read_the_same_rows():
+    run_script("""
+        import grain, jax, numpy as np
+        from absl import flags
+        from bk_jax import sampling
+
+        class Source:
+            def __len__(self):
+                return 40
+
+            def __getitem__(self, i):
+                return {"y": np.int64(i)}
+
+        class Chosen:
+            def __init__(self, indices):
+                self.indices = indices
+
+            def __len__(self):
+                return len(self.indices)
+
+            def __getitem__(self, i):
+                return grain.RecordMetadata(index=i, record_key=int(self.indices[i]))
+
+        flags.FLAGS.mark_as_parsed()
+        chosen = sampling.PoissonSampler(40, 6, max_batch_size=16).indices(jax.random.key(0))
+        rows = grain.DataLoader(
+            data_source=Source(),
+            sampler=Chosen(chosen),
+            shard_options=grain.sharding.NoSharding(),
+            worker_count=2,
+        )
+        batch = sampling.PaddedCollate(16, Source()[0])(list(rows))
+        np.testing.assert_array_equal(batch.examples["y"][: len(chosen)], chosen)
+    """)
 
 
 def test_the_lines_of_the_page_run():

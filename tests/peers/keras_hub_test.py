@@ -1,4 +1,4 @@
-"""`make_private` on models of keras-hub, tiny, from their configurations."""
+"""`make_private` on models and tasks of keras-hub, tiny, from their configurations."""
 
 import keras
 import keras_hub
@@ -78,4 +78,67 @@ def test_a_step_is_that_of_keras_where_nothing_is_clipped(tmp_path, name):
     model.fit(x, Y, epochs=1, steps_per_epoch=1, verbose=0)
     for was, got, expected in zip(before, model.get_weights(), plain.get_weights(), strict=True):
         np.testing.assert_allclose(got - was, expected - was, rtol=1e-3, atol=2e-5)
+    assert model.privacy.ledger.steps == 1
+
+
+# --- tasks, which have a fit of their own ---
+
+
+def text_classifier(**options):
+    return keras_hub.models.BertTextClassifier(
+        bert(), 2, preprocessor=None, activation="softmax", dropout=0.0, **options
+    )
+
+
+def image_classifier(preprocessor=None):
+    return keras_hub.models.ViTImageClassifier(vit(), 2, preprocessor, activation="softmax")
+
+
+def language_model():
+    """With adapters; what a token of -1 says is not asked for."""
+    backbone = gemma()
+    backbone.enable_lora(2)
+    return keras_hub.models.GemmaCausalLM(backbone, preprocessor=None)
+
+
+NEXT = np.where(np.arange(T) < 3, np.roll(IDS, -1, 1), -1)
+TASKS = {
+    "text classifier": (text_classifier, MODELS["bert"][1], Y, {}),
+    "image classifier": (image_classifier, IMAGES, Y, {}),
+    "language model": (language_model, TOKENS, NEXT, {"from_logits": True, "ignore_class": -1}),
+}
+
+
+def compiled(make, optimizer=None, **loss):
+    keras.utils.set_random_seed(0)
+    model = make()
+    loss = keras.losses.SparseCategoricalCrossentropy(**loss)
+    model.compile(optimizer or keras.optimizers.SGD(1.0), loss=loss, metrics=["accuracy"])
+    return model
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_trains_as_keras_trains_it_where_nothing_is_clipped(tmp_path, name):
+    make, x, y, loss = TASKS[name]
+    plain, model = compiled(make, **loss), compiled(make, **loss)
+    bk_jax.keras.make_private(model, ledger=tmp_path / "run.ledger", plan=WHOLE)
+    before = plain.get_weights()
+    plain.train_on_batch(x, y)
+    seen = model.fit(x, y, epochs=1, steps_per_epoch=1, validation_data=(x, y), verbose=0).history
+    assert set(seen) >= {"loss", "accuracy", "val_loss", "val_accuracy"}
+    after = zip(before, model.get_weights(), plain.get_weights(), strict=True)
+    for was, got, expected in after:
+        np.testing.assert_allclose(got - was, expected - was, rtol=1e-3, atol=2e-5)
+    assert any(np.any(w != g) for w, g in zip(before, model.get_weights(), strict=True))
+    assert len(model.predict(x, verbose=0)) == N
+
+
+def test_a_task_that_would_prepare_batches_itself_is_refused(tmp_path):
+    model = compiled(lambda: image_classifier(layers.Rescaling(2.0)))
+    bk_jax.keras.make_private(model, ledger=tmp_path / "run.ledger", plan=WHOLE)
+    with pytest.raises(ValueError, match=r"has a preprocessor, .* model\.preprocessor = None"):
+        model.fit(IMAGES, Y, verbose=0)
+    assert model.privacy.ledger.steps == 0
+    x, model.preprocessor = np.asarray(model.preprocessor(IMAGES)), None
+    model.fit(x, Y, epochs=1, steps_per_epoch=1, verbose=0)
     assert model.privacy.ledger.steps == 1

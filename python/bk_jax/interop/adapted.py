@@ -25,11 +25,13 @@ class PureCall(NamedTuple):
       loss_fn: the loss of the arguments below; it puts the objects together again.
       args: its positional arguments. The differentiated ones hold parameters and nothing else.
       kwargs: its keyword arguments, `STATE` among them.
+      whole_aux: from the aux of `loss_fn`, in trees of arrays, to that of the library's user.
     """
 
     loss_fn: Callable[..., Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    whole_aux: Callable[[Any], Any] = lambda aux: aux
 
 
 @dataclasses.dataclass(eq=False)
@@ -47,14 +49,20 @@ class Adapted(DPValueAndGrad):
     ) -> Any:
         """Computes the value and the private gradient; see `bk_jax.dp_value_and_grad`."""
         grad_fn, call = self._pure(args, kwargs)
-        return grad_fn(*call.args, key=key, is_padding_example=is_padding_example, **call.kwargs)
+        value, *more = grad_fn(
+            *call.args, key=key, is_padding_example=is_padding_example, **call.kwargs
+        )
+        if self.signature.has_aux:
+            value = (value[0], call.whole_aux(value[1]))
+        return (value, *more)
 
     def sums_of(
         self, args: Any, kwargs: Any, is_padding_example: Any, *, in_order: bool
     ) -> ClippedSums:
         """As in `DPValueAndGrad`."""
         grad_fn, call = self._pure(args, kwargs)
-        return grad_fn.sums_of(call.args, dict(call.kwargs), is_padding_example, in_order=in_order)
+        found = grad_fn.sums_of(call.args, dict(call.kwargs), is_padding_example, in_order=in_order)
+        return found._replace(aux=call.whole_aux(found.aux))
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """What happens to every parameter, why, and what it costs; computes nothing."""

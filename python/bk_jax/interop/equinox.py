@@ -25,7 +25,7 @@ __all__ = ["filter_value_and_grad"]
 
 
 def filter_value_and_grad(
-    loss_fn: Callable[..., Any], *, has_aux: bool = False, **options: Any
+    loss_fn: Callable[..., Any] | None = None, *, has_aux: bool = False, **options: Any
 ) -> Any:
     """Like `eqx.filter_value_and_grad`, with every example's gradient clipped and noise added.
 
@@ -44,8 +44,10 @@ def filter_value_and_grad(
 
     Args:
       loss_fn: the loss of ONE example, as for `bk_jax.dp_value_and_grad`: `loss_fn(model, batch)` with
-        a batch of one row, or the bare example with `keep_batch_dim=False`.
-      has_aux: whether `loss_fn` returns `(loss, aux)`; aux comes back stacked per example.
+        a batch of one row, or the bare example with `keep_batch_dim=False`. Without it, a decorator is
+        returned, as by Equinox.
+      has_aux: whether `loss_fn` returns `(loss, aux)`; arrays of aux come back stacked per example,
+        anything else in it as it is.
       **options: those of `bk_jax.dp_value_and_grad`, without `argnums`.
 
     Returns:
@@ -57,6 +59,8 @@ def filter_value_and_grad(
             "filter_value_and_grad differentiates its first argument, as Equinox does; to differentiate "
             "several objects, pass a tuple of them as the first argument."
         )
+    if loss_fn is None:
+        return functools.partial(filter_value_and_grad, has_aux=has_aux, **options)
     return adapt(EquinoxValueAndGrad, dp_value_and_grad(loss_fn, 0, has_aux, **options))
 
 
@@ -75,12 +79,21 @@ class EquinoxValueAndGrad(Adapted):
         arrays, static = eqx.partition(model, _is_array)
         trained, state = eqx.partition(arrays, _is_real)
 
+        kept: list[Any] = [None]  # what is no array in the aux of the traced loss
+
         @functools.wraps(self.loss_fn)
         def pure_loss(trained: Any, *args: Any, **kwargs: Any) -> Any:
             whole = eqx.combine(trained, kwargs.pop(STATE), static)
-            return self.loss_fn(whole, *args, **kwargs)
+            out = self.loss_fn(whole, *args, **kwargs)
+            if not self.signature.has_aux:
+                return out
+            seen, kept[0] = eqx.partition(out[1], eqx.is_array_like)
+            return out[0], seen
 
-        return PureCall(pure_loss, [trained, *others], {**kwargs, STATE: state})
+        def whole_aux(seen: Any) -> Any:
+            return eqx.combine(seen, kept[0])
+
+        return PureCall(pure_loss, [trained, *others], {**kwargs, STATE: state}, whole_aux)
 
 
 def _is_array(leaf: Any) -> bool:

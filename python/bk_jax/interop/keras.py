@@ -154,6 +154,7 @@ class Private:
           steps_per_epoch: steps of an epoch; default: `num_examples // batch_size`, or what is left.
           **arguments: of Keras' `fit`: `callbacks`, `validation_data`, `verbose` and others.
         """
+        keras_checks.check_preprocessor(self.model)
         keras_checks.check_arguments(arguments)
         keras_checks.check_arrays((x, y))
         nobody = Loader((x, y), Nobody.of(self.plan))
@@ -164,7 +165,7 @@ class Private:
         self._check_left(left, (count - initial_epoch) * per_epoch)
         self._rehearse(nobody)
         loader = dataclasses.replace(nobody, sampler=PoissonSampler.of(self.plan))
-        return type(self.model).fit(
+        return _fit_of(self.model)(
             self.model,
             _dataset(self.ledger, loader, per_epoch),
             epochs=count,
@@ -197,6 +198,14 @@ class Private:
             )
         ]
         jax.eval_shape(model.train_step, tuple(state), (Drawn(*batch, key),))
+
+
+def _fit_of(model: Any) -> Any:
+    """The `fit` of the model, but that of a task of keras-hub, which would prepare our batches again."""
+    own = type(model).fit
+    if own.__qualname__ != keras_checks.TASK_FIT:
+        return own
+    return require("keras", "keras", install="keras").Model.fit
 
 
 def _dataset(ledger: privacy.Ledger, loader: Loader, steps: int) -> Any:

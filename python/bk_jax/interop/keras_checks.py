@@ -22,6 +22,8 @@ REFUSED = {
     "class_weight": "every example counts once; put weights of classes into the loss",
     "validation_split": "the plan is for all examples of x; pass validation_data",
 }
+# The fit that tasks of keras-hub have: it sends data through their preprocessor.
+TASK_FIT = "PipelineModel.fit"
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -70,6 +72,17 @@ def check_compiled(keras: Any, model: Any) -> None:
         raise ValueError(
             "a private model trains on one device; set keras.distribution.set_distribution(None). "
             "docs/devices.md has the loop for several."
+        )
+
+
+def check_preprocessor(model: Any) -> None:
+    """A task of keras-hub would tokenize batches as they come; ours are rows of arrays."""
+    if type(model).fit.__qualname__ == TASK_FIT and model.preprocessor is not None:
+        raise ValueError(
+            f"{type(model).__name__} has a preprocessor, and a private fit draws from examples that are "
+            "prepared already. Prepare all of them once, by model.preprocessor(x, y), and set "
+            "model.preprocessor = None. If that gives weights of tokens, put them into y: "
+            "numpy.where(weights, y, -1), with a loss that has ignore_class=-1."
         )
 
 

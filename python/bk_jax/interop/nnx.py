@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,6 +28,8 @@ from bk_jax import validate
 from bk_jax._extras import require
 from bk_jax.api import dp_value_and_grad
 from bk_jax.interop.adapted import STATE, Adapted, PureCall, adapt
+from bk_jax.interop.nnx_arguments import Held, Place, held_in
+from bk_jax.interop.nnx_changes import Values, refuse_changes, values_of
 
 nnx = require("flax.nnx", "flax", install="flax")
 
@@ -35,7 +37,7 @@ __all__ = ["value_and_grad"]
 
 
 def value_and_grad(
-    loss_fn: Callable[..., Any],
+    loss_fn: Callable[..., Any] | None = None,
     *,
     argnums: Any = 0,
     has_aux: bool = False,
@@ -57,6 +59,7 @@ def value_and_grad(
     Args:
       loss_fn: the loss of ONE example, as for `bk_jax.dp_value_and_grad`: `loss_fn(model, batch)` with
         a batch of one row. It must not change the model, except for its streams of random numbers.
+        Without it, a decorator is returned, as by nnx.
       argnums: the argument(s) to differentiate, as in nnx: a number, which means the `nnx.Param`s of
         that argument, an `nnx.DiffState(number, filter)`, or several of them.
       has_aux: whether `loss_fn` returns `(loss, aux)`; aux comes back stacked per example.
@@ -65,8 +68,11 @@ def value_and_grad(
 
     Returns:
       A function `grad_fn(model, *args, key=None, is_padding_example=None)` as
-      `bk_jax.dp_value_and_grad` returns it; gradients are `nnx.State`s for `nnx.Optimizer.update`.
+      `bk_jax.dp_value_and_grad` returns it; gradients are `nnx.State`s for `nnx.Optimizer.update`, in
+      the lists and dictionaries that the models were in.
     """
+    if loss_fn is None:
+        return functools.partial(value_and_grad, argnums=argnums, has_aux=has_aux, **options)
     single = not isinstance(argnums, Sequence)
     states = [_diff_state(a) for a in ([argnums] if single else argnums)]
     numbers = [state.argnum for state in states]
@@ -92,59 +98,81 @@ class NnxValueAndGrad(Adapted):
         signature = self.signature
         validate.argument_count(len(args), signature.roles)
         size = validate.batch_size([args[i] for i in signature.batch_argnums])
-        objects = self._objects(args)
+        data = {*signature.batch_argnums, signature.prng_argnum}
+        call = _by_place(args, kwargs)
+        held = held_in({place: x for place, x in call.items() if place not in data})
+        objects = [each.objects() for each in held]
         keys = [_keys(stream, size, abstract) for stream in _streams(objects)]
-        graphdef, trained, state = nnx.split(objects, self._is_trained, ...)
-        call_args = [self._trained(trained, i) if i in objects else x for i, x in enumerate(args)]
+        graphdef, trained, state = nnx.split(objects, self._trains(held), ...)
+        for n, each in enumerate(held):
+            call[each.place] = each.with_states(self._trained(trained, n, each.place))
         first = signature.batch_argnums[0]
-        call_args[first] = (args[first], keys)  # they are data of the examples, too
-        loss_fn = self._pure_loss(graphdef, tuple(objects))
-        return PureCall(loss_fn, call_args, {**kwargs, STATE: state})
+        call[first] = (args[first], keys)  # they are data of the examples, too
+        call_args, call_kwargs = _ordered(call)
+        loss_fn = self._pure_loss(graphdef, held)
+        return PureCall(loss_fn, call_args, {**call_kwargs, STATE: state})
 
-    def _objects(self, args: Sequence[Any]) -> dict[int, Any]:
-        """The arguments that hold variables, by position."""
-        data = {*self.signature.batch_argnums, self.signature.prng_argnum}
-        return {i: x for i, x in enumerate(args) if i not in data and any(_variables(x))}
+    def _trains(self, held: Sequence[Held]) -> Callable[..., bool]:
+        """The filter of what is trained, by paths inside of each object."""
+        filters = [self._filter(each.place) for each in held]
 
-    def _is_trained(self, path: Sequence[Any], variable: Any) -> bool:
-        position, *inside = path
-        return position in self.filters and self.filters[position](tuple(inside), variable)
+        def is_trained(path: Sequence[Any], variable: Any) -> bool:
+            chosen = filters[path[0]]
+            return chosen is not None and chosen(tuple(path[2:]), variable)
 
-    def _trained(self, trained: Any, position: int) -> Any:
-        """What is trained of an argument; nothing of one that is not differentiated."""
-        if position in self.filters and position not in trained:
+        return is_trained
+
+    def _filter(self, place: Place) -> Callable[..., bool] | None:
+        return self.filters.get(place) if isinstance(place, int) else None
+
+    def _trained(self, trained: Any, n: int, place: Place) -> Any:
+        """What is trained of the objects of an argument; nothing of one that is not differentiated."""
+        if place in self.filters and n not in trained:
             raise ValueError(
-                f"argument {position} has no variable that the filter of argnums selects, so there is "
+                f"argument {place} has no variable that the filter of argnums selects, so there is "
                 "nothing to train. A number selects nnx.Param; nnx.DiffState(number, filter) another "
                 "kind."
             )
-        return trained.get(position, nnx.State({}))
+        return trained.get(n, {})
 
-    def _pure_loss(self, graphdef: Any, positions: Sequence[int]) -> Callable[..., Any]:
-        """The loss as a function of states; `positions` are those of arguments with variables."""
-        first = self.signature.batch_argnums[0]
+    def _pure_loss(self, graphdef: Any, held: Sequence[Held]) -> Callable[..., Any]:
+        """The loss as a function of states."""
+        first, keep = self.signature.batch_argnums[0], self.signature.keep_batch_dim
 
         @functools.wraps(self.loss_fn)
         def pure_loss(*args: Any, **kwargs: Any) -> Any:
-            state, call_args = kwargs.pop(STATE), list(args)
-            trained = nnx.State({i: args[i] for i in positions if i in self.filters})
-            objects = nnx.merge(graphdef, trained, state, copy=True)  # may change in this trace
-            call_args[first], keys = args[first]
-            _set_keys(objects, keys, self.signature.keep_batch_dim)
-            for i in positions:
-                call_args[i] = objects[i]
-            before = _values(objects)
-            out = self.loss_fn(*call_args, **kwargs)
-            _refuse_changes(before, _values(objects))
+            others = kwargs.pop(STATE)
+            call = _by_place(args, kwargs)
+            call[first], keys = args[first]
+            states = {n: each.states(call[each.place]) for n, each in enumerate(held)}
+
+            def run(state: Any) -> tuple[Any, Values, Values]:
+                objects = nnx.merge(graphdef, *state, copy=True)  # may change in this trace
+                before = values_of(objects)
+                _set_keys(objects, keys, keep)
+                whole = zip(held, objects, strict=True)
+                put = {each.place: each.with_objects(call[each.place], x) for each, x in whole}
+                positional, named = _ordered(call | put)
+                return self.loss_fn(*positional, **named), before, values_of(objects)
+
+            state = (nnx.State({n: found for n, found in states.items() if found}), others)
+            out, before, after = run(state)
+            refuse_changes(before, after, lambda state: run(state)[1:], state)
             return out
 
         return pure_loss
 
 
-def _variables(tree: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """The path of every variable in a tree of objects, each once."""
-    found = nnx.iter_graph(tree)
-    return ((path, node) for path, node in found if isinstance(node, nnx.Variable))
+def _by_place(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[Place, Any]:
+    """All arguments, by position or name."""
+    positional: list[tuple[Place, Any]] = [*enumerate(args)]
+    return dict([*positional, *kwargs.items()])
+
+
+def _ordered(call: Mapping[Place, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional arguments, in order, and those with a name."""
+    named = {place: x for place, x in call.items() if isinstance(place, str)}
+    return [call[i] for i in range(len(call) - len(named))], named
 
 
 def _streams(objects: Any) -> list[Any]:
@@ -152,49 +180,22 @@ def _streams(objects: Any) -> list[Any]:
 
 
 def _keys(stream: Any, size: int, abstract: bool) -> Any:
-    """A key for each example, as `nnx.split_rngs` makes them: the stream counts one further."""
+    """A key for each example, as `nnx.split_rngs` makes them: the stream counts one further.
+
+    Stacked layers have a stream of several keys; each of these is split.
+    """
     if abstract:
-        return jax.ShapeDtypeStruct((size,), stream.key.dtype)
-    return jax.random.split(stream(), size)
+        return jax.ShapeDtypeStruct((size, *stream.key.shape), stream.key.dtype)
+    if not stream.key.shape:
+        return jax.random.split(stream(), size)
+    keys, counts = jnp.ravel(stream.key[...]), jnp.ravel(stream.count[...])
+    stream.count[...] += 1
+    split = jax.vmap(lambda key, count: jax.random.split(jax.random.fold_in(key, count), size))
+    return jnp.moveaxis(split(keys, counts), 0, 1).reshape(size, *stream.key.shape)
 
 
 def _set_keys(objects: Any, keys: Sequence[Any], keep_batch_dim: bool) -> None:
     """Every stream begins anew, at the key of this example."""
     for stream, key in zip(_streams(objects), keys, strict=True):
         stream.key.set_value(key[0] if keep_batch_dim else key)
-        stream.count.set_value(jnp.zeros((), jnp.uint32))
-
-
-def _values(objects: Any) -> dict[tuple[Any, ...], tuple[str, Any]]:
-    """Kind and value of every variable that a loss must leave as it is."""
-    return {
-        path: (type(variable).__name__, variable.get_raw_value())
-        for path, variable in _variables(objects)
-        if not isinstance(variable, nnx.RngState)
-    }
-
-
-def _refuse_changes(
-    before: Mapping[tuple[Any, ...], tuple[str, Any]],
-    after: Mapping[tuple[Any, ...], tuple[str, Any]],
-) -> None:
-    """A change would be made from single examples, and nothing makes it private."""
-    changed = {
-        path: kind
-        for path, (kind, value) in after.items()
-        if path not in before or before[path][1] is not value
-    }
-    if not changed:
-        return
-    names = ", ".join(f"{'/'.join(map(str, p[1:]))!r} ({kind})" for p, kind in changed.items())
-    statistics = nnx.BatchStat.__name__ in changed.values()
-    advice = (
-        "BatchNorm in training mode sees one example at a time here. Replace it by GroupNorm or "
-        "LayerNorm, or keep its statistics as they are: model.eval(), or use_running_average=True."
-        if statistics
-        else "Return what you want to see with has_aux=True; it comes back per example."
-    )
-    raise ValueError(
-        f"loss_fn changes {names}. A private gradient runs it on each example by itself, and a state "
-        f"that examples have changed is not private. {advice}"
-    )
+        stream.count.set_value(jnp.zeros(stream.key.shape, jnp.uint32))

@@ -32,6 +32,11 @@ def stack(items: Sequence[Any]) -> Any:
     >>> stack([{"x": [1.0, 2.0], "y": 3}, {"x": [4.0, 5.0], "y": 6}])["y"]
     array([3, 6])
     """
+    if any(item is None for item in items):
+        raise ValueError(
+            "an example is None, as from a data set of Grain that filters: the plan counts rows, and a "
+            "row that was chosen must arrive. Make the table of the rows that are left before the plan."
+        )
     treedef: Any = jax.tree_util.tree_structure(items[0])
     for item in items[1:]:
         if jax.tree_util.tree_structure(item) != treedef:
