@@ -5,8 +5,8 @@ share of the peak (0.65 on an A100, 0.6 on others: an assumption), and those of 
 step has the same but for the gradients of weights; in their place come norms and clipped sums of our
 kernels, by the model, by the route that the planner chooses for each layer; the cross term of a tied
 table; and noise, a launch for each large array and one for all small ones. Elementwise work, which both
-steps have, is left out, so the ratios are rather too large. A convolution (BEiT's patches, side by side) is
-a dense layer, its patches written for the norm and for the sum; the code before gathered pixels.
+steps have, is left out, so the ratios are rather too large. A convolution (BEiT's patches, side by side)
+is a dense layer, its patches written for the norm and for the sum; the code before gathered pixels.
 """
 
 from __future__ import annotations
