@@ -10,9 +10,11 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import bk_jax
+from benchmarks.gpu import wire
 from benchmarks.gpu.programs import compile_program, described, make_mesh
 from bk_jax.hlo.collectives import find_collectives
-from gpu_programs import gates
+from gpu_programs import cases, gates
+from gpu_programs.cases import Case
 
 LAYOUTS = {"data": (4, 1), "fsdp": (4, 1), "tensor": (2, 2)}
 EXAMPLES = 8
@@ -70,3 +72,20 @@ def test_without_set_mesh_a_process_with_one_device_does_not_know_of_several(mon
     assert not partition.many_devices()
     with jax.set_mesh(make_mesh("a100", data=4)):
         assert partition.many_devices()
+
+
+LLAMA = {"depth": 3, "d": 256, "hidden": 512, "head": 32, "groups": 4, "words": 512}
+CASE = Case(
+    "llama", "h100", "bfloat16", (("batch", 4), ("length", 96), *LLAMA.items()), "both", (2, 2)
+)
+WIDER = 2.02  # reductions of sums are float32, of the plain step's gradients bfloat16
+
+
+def test_a_step_cut_along_both_axes_sends_nothing_of_another_kind():
+    """What docs/scale.md says of large ones: parameters are gathered alike, sums are scattered."""
+    private, plain = (cases.compiled(CASE, step) for step in ("auto", "plain"))
+    ours, theirs = wire.sent(private.compiled)["inside"], wire.sent(plain.compiled)["inside"]
+    assert ours["all-gather"] <= theirs["all-gather"]
+    assert ours["reduce-scatter"] <= WIDER * theirs["reduce-scatter"]
+    assert sum(ours.values()) <= WIDER * sum(theirs.values())
+    assert gates.per_sample_gradients(private.module(), cases.weights(CASE), 2) == []

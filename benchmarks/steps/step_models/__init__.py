@@ -27,7 +27,7 @@ from benchmarks.steps.step_models.convolutional import (
     wide_resnet50,
 )
 from benchmarks.steps.step_models.densenet import densenet121
-from benchmarks.steps.step_models.llama import llama
+from benchmarks.steps.step_models.llama import llama, llama_8b, llama_70b
 from benchmarks.steps.step_models.parts import Task, Weights
 from benchmarks.steps.step_models.perceptrons import mlp
 from benchmarks.steps.step_models.transformers import gpt2, roberta, vit
@@ -47,6 +47,8 @@ MODELS: dict[str, Callable[..., Task]] = {
     "vit_large": partial(vit, depth=24, d=1024),
     "beit_large": beit,
     "llama": llama,
+    "llama_8b": llama_8b,
+    "llama_70b": llama_70b,
     "resnet18": resnet18,
     "resnet50": resnet50,
     "resnet152": resnet152,

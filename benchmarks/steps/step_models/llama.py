@@ -1,12 +1,13 @@
-"""A language model as they are trained today: Llama 3.2 with 1.2 billion parameters.
+"""Language models as they are trained today: Llama 3 with 1.2, 8 and 70 billion parameters.
 
-Rotary positions, groups of heads that share keys and values, gated layers, a tied head. Its layers are
-one scan over stacked parameters, computed again in the backward pass; attention goes by blocks of
-queries, so that no array has two axes of tokens.
+Rotary positions, groups of heads that share keys and values, gated layers; the smallest has a tied head.
+Layers are one scan over stacked parameters, computed again in the backward pass. Attention goes by
+blocks of queries, so that no array has two axes of tokens.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from benchmarks.steps.step_models.parts import Params, Task, Weights, cross_entropy, matmul
+from benchmarks.steps.step_models.transformers import Pin, left_to_xla
 
 
 def _layer_params(w: Weights, depth: int, d: int, hidden: int, keys: int) -> Params:
@@ -67,28 +69,37 @@ def llama(
     groups: int = 8,
     words: int = 128256,
     block: int = 512,
+    head: int = 64,
+    tied: bool = True,
+    pin: Pin = left_to_xla,
 ) -> Task:
-    """Heads of 64; `groups` of them share keys and values."""
+    """Heads of `head` features; `groups` of them share keys and values; `pin` holds examples."""
     params = {
         "token": w.normal(words, d), "norm": w.constant(1, d),
-        "layers": _layer_params(w, depth, d, hidden, groups * 64),
+        "layers": _layer_params(w, depth, d, hidden, groups * head),
+        **({} if tied else {"head": w.normal(d, words)}),
     }  # fmt: skip
 
     def layer(x: jax.Array, p: Params) -> tuple[jax.Array, None]:
         n, size, _ = x.shape
         y = _rms_norm(p["norm1"], x)
-        q = _rotated(matmul(y, p["query"]).reshape(n, size, -1, 64))
-        k = _rotated(matmul(y, p["key"]).reshape(n, size, groups, 64))
-        v = matmul(y, p["value"]).reshape(n, size, groups, 64)
-        mixed = _attention(q.reshape(n, size, groups, -1, 64), k, v, min(block, size))
+        q = _rotated(matmul(y, p["query"]).reshape(n, size, -1, head))
+        k = _rotated(matmul(y, p["key"]).reshape(n, size, groups, head))
+        v = matmul(y, p["value"]).reshape(n, size, groups, head)
+        mixed = _attention(q.reshape(n, size, groups, -1, head), k, v, min(block, size))
         x = x + matmul(mixed.reshape(x.shape), p["out"])
         y = _rms_norm(p["norm2"], x)
         gated = jax.nn.silu(matmul(y, p["gate"])) * matmul(y, p["up"])
-        return x + matmul(gated, p["down"]), None
+        return pin(x + matmul(gated, p["down"])), None
 
     def loss(params: Params, ids: Any) -> jax.Array:
-        x, _ = lax.scan(jax.checkpoint(layer), params["token"][ids], params["layers"])
+        x, _ = lax.scan(jax.checkpoint(layer), pin(params["token"][ids]), params["layers"])
         x = _rms_norm(params["norm"], x)
-        return cross_entropy(matmul(x[:, :-1], params["token"].T), ids[:, 1:])
+        table = params["token"].T if tied else params["head"]
+        return cross_entropy(matmul(x[:, :-1], table), ids[:, 1:])
 
     return Task(loss, params, w.ids(batch, length, below=words))
+
+
+llama_8b = partial(llama, depth=32, d=4096, hidden=14336, head=128, tied=False)
+llama_70b = partial(llama, depth=80, d=8192, hidden=28672, head=128, tied=False)
