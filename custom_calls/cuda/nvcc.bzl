@@ -20,7 +20,7 @@ KERNELS = [
 
 # Machine code for these: it runs on every GPU of the same major number, 8.6 and 8.9, 10.3, 12.1 as well. 9.0 is alone
 # in its number, and "a" gives it wgmma. PTX is compiled by the driver for GPUs of other numbers after it, on which
-# nobody has counted tensor-core instructions (docs/gpu.md).
+# nobody has counted tensor-core instructions (docs/gpu_kernels.md).
 _ARCHITECTURES = ["80", "90a", "100", "120"]
 _PTX = "100"
 

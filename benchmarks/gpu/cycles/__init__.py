@@ -21,5 +21,5 @@
 | `images` | convolutions, gathered and from patches; steps of networks of them |
 | `whatif` | clusters of blocks: code that does not exist |
 | `predict` | operations of the sweep, for the report of the day with a GPU |
-| `tables`, `document` | Markdown, and docs/gpu.md |
+| `tables`, `document` | Markdown, and docs/gpu_kernels.md and gpu_model.md |
 """

@@ -9,7 +9,7 @@
     python -m benchmarks.gpu.cycles code FILE                     # main loops of an archive or a cubin
     python -m benchmarks.gpu.cycles record bazel-bin/custom_calls/cuda    # reads what nvcc made
     python -m benchmarks.gpu.cycles limits bazel-bin/custom_calls/cuda    # the table of limits.py
-    python -m benchmarks.gpu.cycles document                      # tables and plot of docs/gpu.md
+    python -m benchmarks.gpu.cycles document                      # tables and plot of its pages
     python -m benchmarks.gpu.cycles predict                       # out/gpu-cycles/predicted.json
 
 `code`, `record` and `limits` need cuobjdump (package nvidia-cuda-cuobjdump).
@@ -61,7 +61,7 @@ def main() -> None:
     elif arguments.table == "predict":
         print(predict.write())
     elif arguments.table == "document":
-        document.write(document.DOCS / "gpu.md")
+        document.write(document.DOCS)
     elif arguments.table == "parts":
         print(tables_of_steps.parts(arguments.gpu, arguments.label))
     else:

@@ -1,4 +1,4 @@
-"""Document: the section of docs/gpu.md that the model makes, and its plot."""
+"""Document: the tables that the model makes on two pages of docs, and its plot."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGES = ("gpu_kernels.md", "gpu_model.md")
 BLOCK = re.compile(r"(<!-- cycles: (\w+) -->\n).*?(<!-- cycles: end -->)", flags=re.DOTALL)
 TABLES = {
     "gpus": tables.sources, "caps": tables.caps, "occupancy": tables.occupancies,
@@ -39,10 +40,11 @@ def updated(document: str) -> str:
     return BLOCK.sub(lambda m: f"{m[1]}\n{TABLES[m[2]]()}\n\n{m[3]}", document)
 
 
-def write(path: Path) -> None:
-    """The tables of a document, and the plot beside it."""
-    path.write_text(updated(path.read_text()))
-    draw(path.with_name("gpu_steps.png"))
+def write(folder: Path) -> None:
+    """The tables of all pages in a folder, and the plot beside them."""
+    for page in PAGES:
+        (folder / page).write_text(updated((folder / page).read_text()))
+    draw(folder / "gpu_steps.png")
 
 
 def draw(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables: the model's numbers as Markdown, for people and for docs/gpu.md. All are computed."""
+"""Tables: the model's numbers as Markdown, for people and for the pages of docs. All are computed."""
 
 from __future__ import annotations
 

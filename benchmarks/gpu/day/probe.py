@@ -23,7 +23,7 @@ def run(day: Day) -> Outcome:
     if fails:
         line = (
             f"the assumption is NOT SHOWN for {', '.join(fails)}: norms of these types are not "
-            "certified on this GPU (docs/gpu.md, Numerics)"
+            "certified on this GPU (docs/gpu_kernels.md, Numerics)"
         )
     if day.is_rehearsal:
         broken = probe(day, "probe_broken", f"--tensor_core_error={BROKEN}")
