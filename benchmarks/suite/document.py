@@ -52,8 +52,8 @@ other's number, then ours.
 ELSEWHERE = """What other benchmarks found (MLPs, a small CNN, ViT with noise, time to build, kernels)
 is listed under [losses](../docs/performance.md#losses) of docs/performance.md.
 """
-GPUS = """On GPUs nothing was measured; these are predictions ([gpu_model.md](../docs/gpu_model.md)) of time
-over that of the plain step:
+GPUS = """On GPUs nothing was measured; these are predictions ([gpu_model.md](../docs/gpu_model.md)) of
+time over that of the plain step:
 """
 GROWTH = "It grows with this power of {x}, fitted to all sizes and to the last two:"
 OVERVIEW = "overview.png"
