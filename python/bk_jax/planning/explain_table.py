@@ -34,7 +34,7 @@ Cells = dict[str, str]
 def named_cells(text: str) -> str:
     """The same with a notebook's cells called that; their files have names that nobody knows.
 
-    >>> named_cells("used by add at /tmp/ipykernel_66/1471.py:10 (predict)")
+    >>> named_cells("used by add at .../ipykernel_66/1471.py:10 (predict)")
     'used by add at cell line 10 (predict)'
     """
     return _CELL.sub(r"cell line \1", text)
