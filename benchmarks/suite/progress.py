@@ -1,4 +1,4 @@
-"""A bar on a terminal, one line for each comparison elsewhere."""
+"""A bar on a terminal, one line for each piece of work everywhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich import progress as rich_progress
 
 
 class Progress:
-    """Shows how many comparisons are done, which one runs, and how long it may take."""
+    """Shows how many pieces are done, which one runs, and how long the rest may take."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
@@ -36,7 +36,7 @@ class Progress:
 
     def advance(self, line: str) -> None:
         """One is done; says what came out of it."""
-        self.bar.console.print(line, highlight=False, soft_wrap=True)
+        self.bar.console.print(line, highlight=False, soft_wrap=True, markup=False)
         self.bar.advance(self.task)
         done = int(self.bar.tasks[0].completed)
         self.bar.update(self.task, description=self.names[min(done, len(self.names) - 1)])

@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.gpu.day import (
     bits,
@@ -27,8 +28,8 @@ from benchmarks.gpu.day import (
     tables,
 )  # fmt: skip
 from benchmarks.gpu.day.day import FULL, QUICK, REHEARSAL, ROOT, Day, on_gpu, rehearsal
-from benchmarks.gpu.day.progress import Progress
 from benchmarks.gpu.day.runner import Step
+from benchmarks.suite.progress import Progress
 
 STEPS = (
     Step("prepare", "Environment and programs", prepare.run),
@@ -54,12 +55,18 @@ def main(arguments: list[str] | None = None) -> int:
         day.store.forget(name)
     chosen = [step for step in STEPS if not options.only or step.name in options.only]
     start = time.time()
-    with Progress(chosen) as progress:
-        all_well = runner.run_all(day, chosen, progress.show)
+    with Progress([step.title for step in chosen]) as progress:
+        all_well = runner.run_all(day, chosen, lambda *done: progress.advance(line_of(*done)))
     path = report.write(day, STEPS, options.predicted)
     note = f" ({REHEARSAL})" if day.is_rehearsal else ""
     print(f"{(time.time() - start) / 60:.1f} minutes; the report is {path}{note}")
     return 0 if all_well else 2
+
+
+def line_of(step: Step, result: dict[str, Any]) -> str:
+    """What came out of a step."""
+    how = "kept" if result.get("kept") else f"{result['seconds']:.0f} s"
+    return f"{step.name:<12} {result['status']:<7} {how:>6}  {result['line']}"
 
 
 def make_day(options: argparse.Namespace) -> Day:

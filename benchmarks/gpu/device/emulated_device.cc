@@ -1,27 +1,14 @@
 // The emulated device: blocks and threads one after the other on the CPU, every
 // access looked up. Its seconds are those of the emulation.
 #include <chrono>
-#include <cstdint>
 #include <cstring>
-#include <map>
-#include <memory>
 
 #include "benchmarks/gpu/device/device.h"
+#include "tests/cuda_on_cpu/allocation.h"
 #include "tests/cuda_on_cpu/emulator.h"
 #include "tests/cuda_on_cpu/tensor_core.h"
 
 namespace bk::bench {
-namespace {
-
-// Around every buffer, so that no small step leads into another one.
-constexpr size_t kMargin = 4096;
-
-std::map<void*, std::unique_ptr<char[]>>& Blocks() {
-  static auto* blocks = new std::map<void*, std::unique_ptr<char[]>>();
-  return *blocks;
-}
-
-}  // namespace
 
 std::string Missing() { return ""; }
 bool IsEmulated() { return true; }
@@ -35,19 +22,9 @@ std::vector<std::pair<std::string, std::string>> Describe() {
 }
 
 void* Allocate(size_t bytes, const std::string& name) {
-  auto block = std::make_unique<char[]>(bytes + 3 * kMargin);
-  const auto begin = reinterpret_cast<uintptr_t>(block.get());
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  auto* memory = reinterpret_cast<char*>((begin / kMargin + 2) * kMargin);
-  std::memset(memory, 0xff, bytes);
-  emulator::Register(memory, bytes, name);
-  Blocks()[memory] = std::move(block);
-  return memory;
+  return emulator::Allocate(bytes, name);
 }
-void Release(void* memory) {
-  emulator::Forget(memory);
-  Blocks().erase(memory);
-}
+void Release(void* memory) { emulator::Release(memory); }
 size_t FreeBytes() { return size_t{1} << 30; }
 void CopyIn(void* to, const void* from, size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);

@@ -3,28 +3,19 @@
 #include <cmath>
 #include <vector>
 
-#include "custom_calls/cuda/tiling.h"
 #include "custom_calls/reference/clipped_gemm.h"
 #include "custom_calls/reference/ghost_norm.h"
 #include "custom_calls/reference/per_sample_grad.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/cuda/dense_calls.h"
+#include "tests/custom_calls/cuda/tile_sides.h"
 #include "tests/custom_calls/norm_cases.h"
 
 namespace bk::cuda {
 namespace {
 
-class DenseTilesTest : public DeviceTest {
+class DenseTilesTest : public TileSidesTest {
  protected:
-  void TearDown() override {
-    enough_large_tiles = before_;
-    DeviceTest::TearDown();
-  }
-  // Tiles of 128 x 128 wherever both sides are longer than 64, or nowhere.
-  void UseLargeTiles(bool large) {
-    enough_large_tiles = large ? 1 : int64_t{1} << 40;
-  }
-
   template <class T>
   void ExpectExactNorms(const DenseShape& shape) {
     const Array<T> a = Integers<T>(random_, Rows(shape) * shape.d);
@@ -65,9 +56,6 @@ class DenseTilesTest : public DeviceTest {
   }
 
   Random random_{20221001};
-
- private:
-  const int64_t before_ = enough_large_tiles;
 };
 
 constexpr DenseShape kNormShapes[] = {

@@ -1,45 +1,20 @@
 // Device memory of the emulation.
 #include <cstring>
-#include <map>
-#include <memory>
 
+#include "tests/cuda_on_cpu/allocation.h"
 #include "tests/cuda_on_cpu/bank_conflicts.h"
 #include "tests/cuda_on_cpu/emulator.h"
 #include "tests/cuda_on_cpu/tensor_core.h"
 #include "tests/custom_calls/cuda/device_buffer.h"
 
 namespace bk::cuda::device {
-namespace {
-
-// Around every buffer, so that no small step leads into another one.
-constexpr size_t kMargin = 4096;
-
-std::map<void*, std::unique_ptr<char[]>>& Blocks() {
-  static auto* blocks = new std::map<void*, std::unique_ptr<char[]>>();
-  return *blocks;
-}
-
-}  // namespace
 
 std::string Missing() { return ""; }
 
-// Filled with NaN, as nobody may count on zeros.
 void* Allocate(size_t bytes, const std::string& name) {
-  auto block = std::make_unique<char[]>(bytes + 3 * kMargin);
-  const auto begin = reinterpret_cast<uintptr_t>(block.get());
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  auto* memory = reinterpret_cast<char*>((begin / kMargin + 2) * kMargin);
-  std::memset(memory, 0xff, bytes);
-  emulator::Register(memory, bytes, name);
-  Blocks()[memory] = std::move(block);
-  return memory;
+  return emulator::Allocate(bytes, name);
 }
-
-void Release(void* memory) {
-  emulator::Forget(memory);
-  Blocks().erase(memory);
-}
-
+void Release(void* memory) { emulator::Release(memory); }
 void CopyIn(void* to, const void* from, size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }

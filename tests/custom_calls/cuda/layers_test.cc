@@ -4,28 +4,20 @@
 #include <cmath>
 #include <vector>
 
-#include "custom_calls/cuda/tiling.h"
 #include "custom_calls/reference/clipped_gemm.h"
 #include "custom_calls/reference/ghost_norm.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/cuda/dense_calls.h"
 #include "tests/custom_calls/cuda/layer_calls.h"
+#include "tests/custom_calls/cuda/tile_sides.h"
 #include "tests/custom_calls/norm_cases.h"
 #include "tests/custom_calls/tolerance.h"
 
 namespace bk::cuda {
 namespace {
 
-class LayersTest : public DeviceTest {
+class LayersTest : public TileSidesTest {
  protected:
-  void TearDown() override {
-    enough_large_tiles = before_;
-    DeviceTest::TearDown();
-  }
-  void UseLargeTiles(bool large) {
-    enough_large_tiles = large ? 1 : int64_t{1} << 40;
-  }
-
   // Small integers: single calls are exact (dense_test.cc), and so is their
   // sum.
   template <class T>
@@ -77,9 +69,6 @@ class LayersTest : public DeviceTest {
   }
 
   Random random_{20221001};
-
- private:
-  const int64_t before_ = enough_large_tiles;
 };
 
 TEST_F(LayersTest, NormsAddUp) {

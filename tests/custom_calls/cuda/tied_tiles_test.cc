@@ -2,24 +2,16 @@
 // both sizes: rows that are aligned and rows that are not.
 #include <cmath>
 
-#include "custom_calls/cuda/tiling.h"
 #include "custom_calls/reference/convert.h"
 #include "gtest/gtest.h"
 #include "tests/custom_calls/cuda/tied_calls.h"
+#include "tests/custom_calls/cuda/tile_sides.h"
 
 namespace bk::cuda {
 namespace {
 
-class TiedTilesTest : public DeviceTest {
+class TiedTilesTest : public TileSidesTest {
  protected:
-  void TearDown() override {
-    enough_large_tiles = before_;
-    DeviceTest::TearDown();
-  }
-  // Tiles of 128 x 128 wherever both sides are longer than 64, or nowhere.
-  void UseLargeTiles(bool large) {
-    enough_large_tiles = large ? 1 : int64_t{1} << 40;
-  }
   template <class T>
   void ExpectExact(const Tied<T>& tied) {
     for (int64_t i = 0; i < tied.shape.batch; ++i) {
@@ -55,9 +47,6 @@ class TiedTilesTest : public DeviceTest {
   static BFloat16 One() { return reference::FromDouble<BFloat16>(1); }
 
   Random random_{20221001};
-
- private:
-  const int64_t before_ = enough_large_tiles;
 };
 
 // B, T, rows of the table, S, p.
