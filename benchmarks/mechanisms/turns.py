@@ -79,16 +79,17 @@ class There:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the other process ended with exit code {self.process.wait()}.")
+            self.__exit__()
+            code = self.process.returncode
+            raise RuntimeError(f"the other process ended with exit code {code}.")
         return json.loads(line)
 
     def __enter__(self) -> There:
         return self
 
     def __exit__(self, *error: object) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=60)
+        with self.process:  # closes what it reads and writes, and waits
+            pass
 
 
 class Times(NamedTuple):

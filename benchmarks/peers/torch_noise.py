@@ -93,7 +93,8 @@ def epsilon(optimizer: DPOptimizer) -> float:
     """One step of everybody, by the accountant that Opacus takes if it is not told."""
     accountant = create_accountant("prv")
     accountant.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=1.0)
-    return float(accountant.get_epsilon(rows.DELTA))
+    with np.errstate(divide="ignore"):  # the logarithm of 1 minus a sample rate of 1
+        return float(accountant.get_epsilon(rows.DELTA))
 
 
 def epsilon_here(optimizer: DPOptimizer) -> float:
