@@ -7,6 +7,7 @@ turn each row takes two steps and the second one counts: after somebody else's t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -72,7 +73,8 @@ class There:
     def turn(self) -> list[Spent]:
         """As above."""
         assert self.process.stdin is not None
-        print(file=self.process.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # then there is nothing to read either
+            print(file=self.process.stdin, flush=True)
         return [Spent(*seconds) for seconds in self._read()]
 
     def _read(self) -> list[Any]:
@@ -88,8 +90,8 @@ class There:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with self.process:  # closes what it reads and writes, and waits
-            pass
+        with contextlib.suppress(BrokenPipeError), self.process:
+            pass  # closes what it reads and writes, and waits
 
 
 class Times(NamedTuple):
