@@ -15,21 +15,27 @@ from typing import Any
 from benchmarks.suite.comparisons import Comparison
 
 ROOT = Path(__file__).resolve().parents[2]
+WORKSPACE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", ROOT))
 ENVIRONMENTS = {"jax": ".venv-peers-jax", "torch": ".venv-peers-torch"}
 
 
 def command(comparison: Comparison, workspace: Path) -> list[str]:
     """The interpreter of the comparison's kind, and its program."""
     if comparison.kind in ENVIRONMENTS:
-        python = workspace / ENVIRONMENTS[comparison.kind] / "bin" / "python"
-        return [str(python), "-m", f"benchmarks.peers.{comparison.kind}_worker"]
+        return peer(comparison.kind, f"{comparison.kind}_worker", workspace)
     return [sys.executable, "-m", "benchmarks.suite.worker"]
 
 
-def environment(comparison: Comparison) -> dict[str, str]:
+def peer(kind: str, program: str, workspace: Path) -> list[str]:
+    """The interpreter of another library's environment, and a program of benchmarks/peers."""
+    python = workspace / ENVIRONMENTS[kind] / "bin" / "python"
+    return [str(python), "-m", f"benchmarks.peers.{program}"]
+
+
+def environment(kind: str) -> dict[str, str]:
     """Modules are found where this process found them; other frameworks see our sources alone."""
     paths = [path for path in sys.path if "site-packages" not in path and "lib/python" not in path]
-    if comparison.kind == "torch":
+    if kind == "torch":
         paths = [str(ROOT), str(ROOT / "python")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
@@ -50,7 +56,7 @@ def run(comparison: Comparison, workspace: Path) -> dict[str, Any]:
     try:
         process = subprocess.run(
             line, input=json.dumps(comparison.as_dict()), capture_output=True, text=True,
-            env=environment(comparison), check=False, timeout=60 * comparison.minutes,
+            env=environment(comparison.kind), check=False, timeout=60 * comparison.minutes,
         )  # fmt: skip
     except subprocess.TimeoutExpired as expired:
         return stopped(expired.stdout, comparison.minutes)

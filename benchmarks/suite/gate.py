@@ -16,9 +16,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from benchmarks.suite import child, counts
@@ -26,9 +24,8 @@ from benchmarks.suite.comparisons import Comparison, read
 from benchmarks.suite.readings import noise_floor, timed
 from bk_jax import _native
 
-WORKSPACE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", Path(__file__).resolve().parents[2]))
-TABLE = WORKSPACE / "benchmarks" / "ratios.json"
-COUNTS = WORKSPACE / "benchmarks" / "counts.json"
+TABLE = child.WORKSPACE / "benchmarks" / "ratios.json"
+COUNTS = child.WORKSPACE / "benchmarks" / "counts.json"
 Ratios = dict[str, dict[str, float]]  # comparison, step
 
 
@@ -54,7 +51,7 @@ def against(name: str, step: dict[str, Any], stored: float) -> str:
 
 
 def measure(comparison: Comparison) -> dict[str, Any]:
-    result = child.run(comparison, WORKSPACE)
+    result = child.run(comparison, child.WORKSPACE)
     if "error" in result:
         sys.exit(f"{comparison.name}: {result['error']}")
     return result

@@ -11,7 +11,6 @@ that are there. The report is made of all results that belong to a profile.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from benchmarks.suite.provenance import provenance
 from benchmarks.suite.store import Result, Store
 
 PROFILES = ("quick", "full", "peers")  # what a report is made of
-WORKSPACE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", Path(__file__).resolve().parents[2]))
 
 
 def outcome(result: Result) -> str:
@@ -45,11 +43,11 @@ def run_all(wanted: list[Comparison], store: Store, resume: bool) -> None:
         print("nothing is left to do")
         return
     print(estimate.describe(todo, store), flush=True)
-    origin = provenance(WORKSPACE)
+    origin = provenance(child.WORKSPACE)
     with Progress([one.name for one in todo]) as progress:
         for one in todo:
             start = time.perf_counter()
-            result = child.run(one, WORKSPACE)
+            result = child.run(one, child.WORKSPACE)
             took = time.perf_counter() - start
             store.save(one, result | origin | {"took": round(took, 1)})
             progress.advance(f"{one.name}: {outcome(result)}, {took:.0f} s")
@@ -64,7 +62,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies batch, length, depth")
     parser.add_argument("--resume", action="store_true", help="skip results that are there")
     parser.add_argument("--report", action="store_true", help="run nothing, write the report")
-    parser.add_argument("--into", type=Path, default=WORKSPACE / "benchmarks", help="a folder")
+    parser.add_argument(
+        "--into", type=Path, default=child.WORKSPACE / "benchmarks", help="a folder"
+    )
     return parser.parse_args()
 
 

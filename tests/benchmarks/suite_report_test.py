@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.results import PLAIN, TINY, made_up
 
-from benchmarks.suite import document, losses, plots, readings, run
+from benchmarks.suite import child, document, losses, plots, readings, run
 from benchmarks.suite.store import Store
 
 
@@ -156,7 +156,7 @@ def test_the_report_holds_every_number_and_every_picture(tmp_path):
 
 
 def test_the_committed_report_is_what_its_results_make():
-    folder = Path(run.WORKSPACE) / "benchmarks"
+    folder = Path(child.WORKSPACE) / "benchmarks"
     results = Store(folder / "report" / "results").results(run.known())
     assert (folder / "REPORT.md").read_text() == document.compose(results)
 

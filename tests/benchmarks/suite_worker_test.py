@@ -113,7 +113,7 @@ def test_a_comparison_runs_in_a_process_of_its_own(monkeypatch, tmp_path):
 
 
 def test_programs_of_other_frameworks_find_what_they_share(tmp_path):
-    environment = child.environment(dataclasses.replace(TINY, kind="torch"))
+    environment = child.environment("torch")
     shared = "import benchmarks.ops.resident, benchmarks.suite.comparisons, bk_jax.overhead.timing"
     subprocess.run([sys.executable, "-c", shared], env=environment, cwd=tmp_path, check=True)
 
