@@ -73,6 +73,19 @@ def test_the_sweep_has_a_product_beside_every_kernel_that_has_one(day: Day) -> N
     assert alone == {"weighted_sum", "embedding_norm", "clipped_scatter", "gaussian"}
 
 
+def test_float32_has_noise_of_every_kind(day: Day) -> None:
+    sizes = dataclasses.replace(
+        day.sizes, shapes=("2x3x8x9",), bits_shapes=("2x3x8x9",), types=("f32",)
+    )
+    day = dataclasses.replace(day, sizes=sizes)
+    noises = {"gaussian", "banded_gaussian", "gaussians"}
+    equal = {row["kernel"]: row["equal"] for row in bits.check_kernels(day)["rows"]}
+    assert {equal[name] for name in noises} == {5}
+    outcome = sweep.run(day)
+    assert outcome.ok, outcome.line
+    assert noises < {row["kernel"] for row in outcome.data["ratios"]}
+
+
 def test_a_program_that_fails_under_the_sanitizer_is_a_problem(day: Day) -> None:
     """The probe does not know GoogleTest's option."""
     outcome = sanitizer.run(day)

@@ -59,6 +59,8 @@ constexpr const char* kKernels[] = {
     "tied_cross", "conv_norm",   "conv_sum"};
 constexpr const char* kAlone[] = {"weighted_sum", "embedding_norm",
                                   "clipped_scatter", "gaussian"};
+// For float32 alone, which gradients are added up in.
+constexpr const char* kNoises[] = {"banded_gaussian", "gaussians"};
 
 void RegisterOne(const Options& options, const DenseShape& shape, Type type,
                  const std::string& kernel, const std::string& maker) {
@@ -80,6 +82,10 @@ void Register(const Options& options, const DenseShape& shape, Type type) {
     }
   }
   for (const char* kernel : kAlone) {
+    RegisterOne(options, shape, type, kernel, "ours");
+  }
+  if (type != Type::kF32) return;
+  for (const char* kernel : kNoises) {
     RegisterOne(options, shape, type, kernel, "ours");
   }
 }

@@ -34,6 +34,7 @@ class Builder {
       AddGradients();
     }
     AddOthers(s_, make_);
+    AddNoises(s_, make_);
     return make_.Take();
   }
 

@@ -1,5 +1,5 @@
-// What layer.cc and others.cc share: memory of operations, and products of
-// cublasLt beside them.
+// What layer.cc, others.cc and noises.cc share: memory of operations, and
+// products of cublasLt beside them.
 #ifndef BK_JAX_BENCHMARKS_GPU_DEVICE_MAKER_H_
 #define BK_JAX_BENCHMARKS_GPU_DEVICE_MAKER_H_
 
@@ -116,9 +116,11 @@ class Maker {
   Operations made_;
 };
 
-// Each adds what it has for a layer of these sizes (others.cc).
+// Each adds what it has for a layer of these sizes (others.cc, noises.cc).
 template <class T>
 void AddOthers(const DenseShape& shape, Maker<T>& maker);
+template <class T>
+void AddNoises(const DenseShape& shape, Maker<T>& maker);
 
 }  // namespace bk::bench
 

@@ -1,5 +1,5 @@
 // Kernels that are not of dense layers, with sizes taken from one: T tokens of
-// a table of d rows and p columns, an image of T pixels, d p numbers of noise.
+// a table of d rows and p columns, an image of T pixels.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,7 +11,6 @@
 #include "custom_calls/cuda/clipped_scatter.h"
 #include "custom_calls/cuda/conv_grad.h"
 #include "custom_calls/cuda/embedding_norm.h"
-#include "custom_calls/cuda/gaussian.h"
 #include "custom_calls/cuda/tied_cross.h"
 #include "custom_calls/cuda/weighted_sum.h"
 
@@ -41,7 +40,6 @@ class Others {
     AddEmbeddingNorm();
     AddScatter();
     AddTiedCross();
-    AddNoise();
     const auto side =
         static_cast<int64_t>(std::sqrt(static_cast<double>(s_.positions)));
     if (side >= kSmallestImage) AddConvolution(side);
@@ -126,27 +124,6 @@ class Others {
                {cross, upper}});
     make_.AddProduct("tied_cross", flops,
                      {s_.batch, s_.p, s_.positions, s_.positions});
-  }
-
-  void AddNoise() {
-    const int64_t size = s_.d * s_.p;
-    cuda::NoiseBlock block = {1, {size}, {size}};
-    const Memory* x = make_.Filled(size, "x");
-    const Memory* key = make_.Of(std::vector<uint32_t>(8, 3), "key");
-    const Memory* stddev = make_.Of(std::vector<float>{0.5f}, "stddev");
-    const Memory* start = make_.Of(std::vector<int32_t>{0}, "start");
-    const Memory* out = New<T>(size, "out");
-    make_.Add({"gaussian",
-               "ours",
-               static_cast<double>(size),
-               2 * static_cast<double>(size) * sizeof(T),
-               [=](void* stream) {
-                 return Text(cuda::Gaussian<T>(
-                     block, {1, 2}, x->As<T>(), key->As<uint32_t>(),
-                     stddev->As<float>(), start->As<int32_t>(), out->As<T>(),
-                     static_cast<cudaStream_t>(stream)));
-               },
-               {out}});
   }
 
   // 3 x 3, as large as the image, without dilation.
