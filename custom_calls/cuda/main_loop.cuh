@@ -11,6 +11,7 @@
 #define BK_JAX_CUSTOM_CALLS_CUDA_MAIN_LOOP_CUH_
 
 #include "custom_calls/cuda/fragments.cuh"
+#include "custom_calls/cuda/stage_ring.cuh"
 
 namespace bk::cuda {
 
@@ -20,23 +21,14 @@ inline constexpr int kSteps = 4;
 // chunk, and of one step of a short one.
 inline constexpr int kLoopInstructions = kDown * kAcross * (kSteps + 1);
 
-// Multiplies the chunks that a source copies, one after the other.
-// source.template Start<kAhead>(stage) starts the copies of the chunk kAhead
-// after the next one, if there is one.
+// Multiplies the chunks that a source (StageRing) copies, one after the other.
 template <class T, Layout kLayout, class Tiles>
 class MainLoop {
  public:
   // Starts the first copies.
   template <class Source>
-  __device__ MainLoop(StagesShared<Tiles>& shared, Source& source) {
-    static_assert(kStages == 3);
-    begin_ = next_ = SharedAddressOf(shared.stage);
-    source.template Start<0>(begin_);
-    CommitCopies();
-    source.template Start<1>(begin_ + Tiles::kStageBytes);
-    CommitCopies();
-    free_ = begin_ + 2 * Tiles::kStageBytes;
-  }
+  __device__ MainLoop(StagesShared<Tiles>& shared, Source& source)
+      : ring_(shared, source) {}
 
   // sums += the product of the next chunk, whose right piece lies `right`
   // bytes from the left one. While one step is multiplied the fragments of the
@@ -77,18 +69,13 @@ class MainLoop {
   __device__ SharedAddress NextPiece(Source& source) {
     WaitForCopies<kStages - 2>();
     __syncthreads();
-    source.template Start<2>(free_);
-    CommitCopies();
-    free_ = next_;
-    next_ += Tiles::kStageBytes;
-    if (next_ == begin_ + kStages * Tiles::kStageBytes) next_ = begin_;
-    return free_;
+    const SharedAddress piece = ring_.Next();
+    ring_.Advance(source);
+    return piece;
   }
 
   FragmentReader<kLayout, Tiles> reader_;
-  SharedAddress begin_;  // of the stages, a ring
-  SharedAddress next_;   // to be multiplied
-  SharedAddress free_;   // the one before
+  StageRing<Tiles> ring_;
 };
 
 }  // namespace bk::cuda

@@ -96,26 +96,19 @@ class MainLoop<T, kLayout, WarpgroupTiling> {
   using Tiles = WarpgroupTiling;
 
   template <class Source>
-  __device__ MainLoop(StagesShared<Tiles>& shared, Source& source) {
-    static_assert(kStages == 3);
-    begin_ = next_ = SharedAddressOf(shared.stage);
-    source.template Start<0>(begin_);
-    CommitCopies();
-    source.template Start<1>(begin_ + Tiles::kStageBytes);
-    CommitCopies();
-    free_ = begin_ + 2 * Tiles::kStageBytes;
-  }
+  __device__ MainLoop(StagesShared<Tiles>& shared, Source& source)
+      : ring_(shared, source) {}
 
   // sums += the product of the next chunk.
   template <class Source>
   __device__ void Multiply(Source& source, uint32_t right, WarpSums& sums) {
     WaitForNext();
-    const Descriptors at(next_, right);
+    const Descriptors at(ring_.Next(), right);
     WarpgroupFence(sums.at);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) at.Add(step, sums);
     WarpgroupCommit();
-    StartCopies(source);
+    ring_.Advance(source);
     WarpgroupWait<0>(sums.at);
   }
 
@@ -125,8 +118,8 @@ class MainLoop<T, kLayout, WarpgroupTiling> {
                                 WarpSums& sums) {
     constexpr int kTerms = kChunkTerms<T> / kSteps;
     WaitForNext();
-    const Descriptors at(next_, right);
-    StartCopies(source);
+    const Descriptors at(ring_.Next(), right);
+    ring_.Advance(source);
 #pragma unroll 1
     for (int step = 0; step * kTerms < terms; ++step) {
       WarpgroupFence(sums.at);
@@ -166,19 +159,7 @@ class MainLoop<T, kLayout, WarpgroupTiling> {
     __syncthreads();
   }
 
-  // Into the stage before the next one, which nobody reads any more.
-  template <class Source>
-  __device__ void StartCopies(Source& source) {
-    source.template Start<2>(free_);
-    CommitCopies();
-    free_ = next_;
-    next_ += Tiles::kStageBytes;
-    if (next_ == begin_ + kStages * Tiles::kStageBytes) next_ = begin_;
-  }
-
-  SharedAddress begin_;  // of the stages, a ring
-  SharedAddress next_;   // to be multiplied
-  SharedAddress free_;   // the one before
+  StageRing<Tiles> ring_;
 };
 
 #endif

@@ -77,8 +77,8 @@ MUTANTS = {
     ),
     "no_barrier_in_the_loop": (
         "clipped_gemm:main_loop.cuh",
-        "__syncthreads();\n    source.template",
-        "source.template",
+        "__syncthreads();\n    const SharedAddress piece",
+        "const SharedAddress piece",
         "DenseTilesTest.SumsAreExactOnSmallIntegers",
         "shared memory",
     ),
@@ -112,8 +112,8 @@ MUTANTS = {
     ),
     "products_not_there": (
         "ghost_norm@sm90:warpgroup_loop.cuh",
-        "StartCopies(source);\n    WarpgroupWait<0>(sums.at);",
-        "StartCopies(source);\n    WarpgroupWait<1>(sums.at);",
+        "ring_.Advance(source);\n    WarpgroupWait<0>(sums.at);",
+        "ring_.Advance(source);\n    WarpgroupWait<1>(sums.at);",
         "DenseTilesTest.NormsAreExactOnSmallIntegers",
         "wgmma",
     ),
