@@ -121,6 +121,42 @@ def test_training_starts_from_the_pretrained_model(mode):
     np.testing.assert_allclose(part, whole, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", OPTIONS)
+def test_last_layers_on_what_the_first_ones_made_are_the_whole(mode):
+    encoder, head = bert.random_params(SIZES._replace(layers=3)), text.new_head(SIZES.width)
+    whole = text.all_trained(encoder, head, SIZES.heads)
+    first, last = text.cut(encoder, 1)
+    part = text.MODES[mode](last, head, SIZES.heads, **OPTIONS[mode])
+    rows = tiny_data(5)
+    begun = text.begun(rows, first, SIZES.heads)["tokens"]
+    assert begun[0].dtype == np.float16
+    expected = jax.jit(whole.logits_fn)(whole.params, whole.frozen, rows["tokens"])
+    found = jax.jit(part.logits_fn)(part.params, part.frozen, begun)
+    np.testing.assert_allclose(found, expected, atol=5e-3)
+    assert num_layers(part) == 1
+
+
+def num_layers(classifier):
+    """Of which anything is trained."""
+    paths = [path.split("layers/")[1] for path in leaves_of(classifier.params) if "layers/" in path]
+    return len({path.split("/")[0] for path in paths})
+
+
+def test_the_head_takes_longer_steps():
+    params = {"head": np.ones(2, np.float32), "encoder": np.ones(2, np.float32)}
+    optimizer = text.make_optimizer(0.1, 3)
+    updates, _ = optimizer.update(params, optimizer.init(params), params)
+    np.testing.assert_allclose(updates["encoder"], -0.1, rtol=1e-4)
+    np.testing.assert_allclose(updates["head"], -0.3, rtol=1e-4)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("text_*.toml")), ids=lambda p: p.stem)
+def test_what_sentences_become_is_kept_for_every_encoder(path):
+    _, model = study.read_config(path)
+    names = {text.path_of(model, what, tiny_data(4)) for what in ("head", 1, 2)}
+    assert len(names) == (3 if "adapted" in model else 1)
+
+
 def test_the_modes_train_what_they_say():
     full, lora, bias = (leaves_of(tiny_classifier(mode).params) for mode in OPTIONS)
     assert len(full) == 3 + 2 + 16 + 2  # tables, their norm, the layer, the head
