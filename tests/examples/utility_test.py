@@ -67,6 +67,12 @@ def test_runs_are_kept_and_not_made_again(config, monkeypatch):
     assert picture.startswith(studies.PNG)
 
 
+def test_a_run_that_was_interrupted_is_not_kept(config, monkeypatch):
+    monkeypatch.setattr(study.Study, "run_private", lambda *_, **__: [study.Point(1, {}, 1.0)])
+    with pytest.raises(KeyboardInterrupt, match="stopped after step 1 of 3: not kept"):
+        utility.private_points(utility.read_example(config), 8.0, 0)
+
+
 def test_the_table_has_means_and_what_is_lost():
     def made(epsilon, seed, value):
         points = [study.Point(1, {"accuracy": value}, 1.0)]
