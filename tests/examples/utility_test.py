@@ -83,6 +83,12 @@ def test_the_table_has_means_and_what_is_lost():
     assert rows[2] == ("epsilon 3", "0.500", "0.500", "0.375", "2 s")
 
 
+def test_an_accuracy_is_compared_if_there_is_one():
+    for metrics, name in (({"bits": 3.0, "accuracy of bytes": 0.4}, 1), ({"bits": 3.0}, 0)):
+        runs = [utility_report.Run(None, 0, 8, 2.0, 3.0, [study.Point(1, metrics, 1.0)])]
+        assert utility_report.metric_of(runs) == list(metrics)[name]
+
+
 def test_a_configuration_of_no_example_is_refused(tmp_path):
     path = tmp_path / "sounds.toml"
     path.write_text(CONFIG)
