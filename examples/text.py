@@ -180,13 +180,12 @@ def begun(rows: Tree, first: Tree, heads: int, path: Path | None = None) -> Tree
     return rows | {"tokens": (vectors, rows["tokens"] != bert.PADDING)}
 
 
-def path_of(model: Tree, what: str | int | None, rows: Tree) -> Path | None:
+def path_of(model: Tree, rows: Tree, suffix: str = "") -> Path | None:
     """Where to keep what an adapted encoder makes of the sentences."""
     if "adapted" not in model:
         return None
     adapted = Path(model["adapted"])
-    middle = "" if what == "head" else f"_last{what}"
-    return adapted.with_name(f"{adapted.stem}{middle}_{len(rows['label'])}.npy")
+    return adapted.with_name(f"{adapted.stem}{suffix}_{len(rows['label'])}.npy")
 
 
 def cut(encoder: Tree, last: int) -> tuple[Tree, Tree]:
@@ -205,24 +204,29 @@ def make_optimizer(learning_rate: float, head_factor: float) -> optax.GradientTr
     return adam if head_factor == 1 else optax.chain(adam, optax.stateless(longer))
 
 
-OWN = ("mode", "length", "held_out", "learning_rate", "seed", "adapted", "public")
-OWN += ("last_layers", "head_factor")
+def inputs_of(model: Tree, encoder: Tree, heads: int) -> tuple[list[Tree], Tree]:
+    """Sentences to learn from and others, through layers that stay as they are; the other layers."""
+    data = reviews.load_data(model["length"], model["held_out"])
+    if model["mode"] == "head":
+        return [encoded(part, encoder, heads, path_of(model, part)) for part in data], encoder
+    if "last_layers" not in model:
+        return list(data), encoder
+    suffix = f"_last{model['last_layers']}"
+    first, last = cut(encoder, model["last_layers"])
+    return [begun(part, first, heads, path_of(model, part, suffix)) for part in data], last
+
+
+OWN = ("mode", "length", "held_out", "last_layers", "adapted", "public")
+OWN += ("learning_rate", "head_factor", "seed")
 
 
 def make_problem(model: dict[str, Any]) -> study.Problem:
-    mode, length, held_out, learning_rate = (model[name] for name in OWN[:4])
     encoder, head, heads = start_of(model)
-    data, last = reviews.load_data(length, held_out), model.get("last_layers")
-    paths = [path_of(model, mode if mode == "head" else last, p) for p in data]
-    if mode == "head":
-        data = [encoded(part, encoder, heads, p) for part, p in zip(data, paths, strict=True)]
-    elif last is not None:
-        first, encoder = cut(encoder, last)
-        data = [begun(part, first, heads, p) for part, p in zip(data, paths, strict=True)]
+    data, encoder = inputs_of(model, encoder, heads)
     options = {name: value for name, value in model.items() if name not in OWN}
-    classifier = MODES[mode](encoder, head, heads, **options)
-    print(f"{mode}: {num_trained(classifier):,} numbers are trained")
-    optimizer = make_optimizer(learning_rate, model.get("head_factor", 1))
+    classifier = MODES[model["mode"]](encoder, head, heads, **options)
+    print(f"{model['mode']}: {num_trained(classifier):,} numbers are trained")
+    optimizer = make_optimizer(model["learning_rate"], model.get("head_factor", 1))
     return problem_of(classifier, *data, optimizer)
 
 

@@ -81,8 +81,7 @@ def patches(images: jax.Array, size: int) -> jax.Array:
 
 
 def make(sizes: Sizes, images: jax.Array, seed: int = 0) -> tuple[Any, Callable[..., jax.Array]]:
-    """Initial parameters for images `[n, 28, 28, 1]`, or features of them, and the function from both
-    to logits `[n, 10]`."""
+    """Initial parameters for images `[n, side, side, channels]`; the function from both to logits."""
     _, side, _, channels = images.shape
     if side % sizes.patch:
         raise ValueError(f"patch must divide {side}, the rows of a picture; got {sizes.patch}.")

@@ -103,6 +103,20 @@ def test_private_training_of_a_tiny_encoder(mode, small, tmp_path):
     assert 0 <= points[-1].metrics["accuracy"] <= 1
 
 
+@pytest.mark.usefixtures("_tiny_model_and_data")
+@pytest.mark.parametrize("mode", ["head", "lora"])
+def test_what_is_not_trained_meets_a_sentence_once(mode, tmp_path, monkeypatch):
+    encoder = bert.random_params(SIZES._replace(layers=2))
+    model = {"mode": mode, "length": LENGTH, "held_out": 9, "adapted": str(tmp_path / "a.npz")}
+    model |= {"last_layers": 1}
+    first, left = text.inputs_of(model, encoder, SIZES.heads)
+    monkeypatch.setattr(bert, "through", None)
+    again, _ = text.inputs_of(model, encoder, SIZES.heads)
+    jax.tree.map(np.testing.assert_array_equal, again, first)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert len(left["layers"]) == (2 if mode == "head" else 1)
+
+
 @pytest.mark.usefixtures("_tiny_model_and_data", "quick_compiles")
 def test_the_study_is_complete(tmp_path):
     """The command line, as a person calls it, with the mode that compiles quickest."""
@@ -150,10 +164,12 @@ def test_the_head_takes_longer_steps():
     np.testing.assert_allclose(updates["head"], -0.3, rtol=1e-4)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("text_*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("text_*.toml")), ids=lambda p: p.stem
+)
 def test_what_sentences_become_is_kept_for_every_encoder(path):
     _, model = study.read_config(path)
-    names = {text.path_of(model, what, tiny_data(4)) for what in ("head", 1, 2)}
+    names = {text.path_of(model, tiny_data(4), suffix) for suffix in ("", "_last1", "_last2")}
     assert len(names) == (3 if "adapted" in model else 1)
 
 
