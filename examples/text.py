@@ -217,7 +217,7 @@ def inputs_of(model: Tree, encoder: Tree, heads: int) -> tuple[list[Tree], Tree]
 
 
 OWN = ("mode", "length", "held_out", "last_layers", "adapted", "public")
-OWN += ("learning_rate", "head_factor", "seed")
+OWN += ("learning_rate", "head_factor", "clip_parts", "seed")
 
 
 def make_problem(model: dict[str, Any]) -> study.Problem:
@@ -227,7 +227,8 @@ def make_problem(model: dict[str, Any]) -> study.Problem:
     classifier = MODES[model["mode"]](encoder, head, heads, **options)
     print(f"{model['mode']}: {num_trained(classifier):,} numbers are trained")
     optimizer = make_optimizer(model["learning_rate"], model.get("head_factor", 1))
-    return problem_of(classifier, *data, optimizer)
+    problem = problem_of(classifier, *data, optimizer)
+    return problem._replace(clip_parts=model.get("clip_parts", False))
 
 
 def main(argv: Sequence[str] | None = None) -> list[study.Outcome]:

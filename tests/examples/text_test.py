@@ -43,25 +43,35 @@ def leaves_of(tree):
 
 
 @pytest.mark.usefixtures("quick_compiles")
-@pytest.mark.parametrize("mode", OPTIONS)
-def test_the_clipped_sum_is_the_one_by_vmap(mode):
+@pytest.mark.parametrize(("mode", "parts"), [(m, False) for m in OPTIONS] + [("full", True)])
+def test_the_clipped_sum_is_the_one_by_vmap(mode, parts):
     problem = text.problem_of(tiny_classifier(mode), None, tiny_data(1), optax.sgd(1.0))
+    problem = problem._replace(clip_parts=parts)
     batch = sampling.Batch(tiny_data(6), np.array([False, True, False, False, False, False]))
+    norms = problem.clip_norms(0.5)
 
     def ours(params, batch, frozen):
-        grad_fn = clipped_value_and_grad(problem.loss_fn, l2_clip_norm=0.5, return_stats=True)
+        grad_fn = clipped_value_and_grad(problem.loss_fn, l2_clip_norm=norms, return_stats=True)
         padding = batch.is_padding_example
         return grad_fn(params, batch.examples, is_padding_example=padding, frozen=frozen)
 
     def theirs(params, batch, frozen):
-        return study.vmap_sum(problem, 0.5, params, batch, frozen)
+        return study.vmap_sum(problem, norms, params, batch, frozen)
 
     _, sums, stats = jax.jit(ours)(problem.params, batch, problem.frozen)
     expected = jax.jit(theirs)(problem.params, batch, problem.frozen)
-    assert 0 < stats.clipped_fraction <= 1
+    assert np.all(np.asarray(stats.clipped_fraction) > 0)
     assert leaves_of(sums).keys() == leaves_of(expected).keys()
     for path, value in leaves_of(expected).items():
         np.testing.assert_allclose(leaves_of(sums)[path], value, rtol=1e-3, atol=1e-5, err_msg=path)
+
+
+def test_norms_of_parts_are_as_much_together():
+    problem = text.problem_of(tiny_classifier("full"), None, tiny_data(1), optax.sgd(1.0))
+    assert problem.clip_norms(0.5) == 0.5
+    norms = problem._replace(clip_parts=True).clip_norms(0.5)
+    assert norms.keys() == {"encoder", "head"}
+    assert sum(norm**2 for norm in norms.values()) == pytest.approx(0.25)
 
 
 RUN = """
