@@ -24,18 +24,26 @@ def clipped_by_vmap(
     batch: Any,
     is_padding: Any,
     *,
-    clip_norm: float,
+    clip_norm: float | Mapping[str, float],
     clipping: str = "abadi",
 ) -> Any:
-    """The usual way to a sum of clipped gradients: form every example's gradient, clip, sum."""
+    """The usual way to a sum of clipped gradients: form every example's gradient, clip, sum.
+
+    Several clip norms are those of parts of the parameters.
+    """
 
     def grad_of_one(example: Any) -> Any:
         return jax.grad(loss_fn)(params, jax.tree.map(lambda x: x[None], example))
 
+    def clipped_sum(each: Any, clip_norm: float) -> Any:
+        norms = jax.vmap(optax.tree.norm)(each)
+        factors = jnp.where(is_padding, 0, FACTORS[clipping](norms, clip_norm))
+        return jax.tree.map(lambda gradients: jnp.tensordot(factors, gradients, 1), each)
+
     each = jax.vmap(grad_of_one)(batch)
-    norms = jax.vmap(optax.tree.norm)(each)
-    factors = jnp.where(is_padding, 0, FACTORS[clipping](norms, clip_norm))
-    return jax.tree.map(lambda gradients: jnp.tensordot(factors, gradients, 1), each)
+    if isinstance(clip_norm, Mapping):
+        return {name: clipped_sum(each[name], norm) for name, norm in clip_norm.items()}
+    return clipped_sum(each, clip_norm)
 
 
 def with_normal_noise(sums: Any, key: jax.Array, stddev: float) -> Any:

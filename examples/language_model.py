@@ -38,14 +38,15 @@ def tune_all(params: Tree, heads: int) -> Tuning:
     return Tuning(params, None, losses_fn, lambda params: params)
 
 
-def tune_low_rank(params: Tree, heads: int, rank: int) -> Tuning:
+def tune_low_rank(params: Tree, heads: int, rank: int, seed: int = 0) -> Tuning:
     """LoRA on every matrix of the layers: fewer parameters, hence less noise."""
 
     def original(params: Tree, windows: jax.Array) -> jax.Array:
         return gpt.losses_fn(params, windows, heads)
 
     shape = jax.ShapeDtypeStruct((1, len(params["positions"])), np.int32)
-    lora = peft.lora(original, params, shape, rank=rank, match="layers/*/w")
+    key = jax.random.key(seed)
+    lora = peft.lora(original, params, shape, rank=rank, match="layers/*/w", key=key)
 
     def losses_fn(adapters: Tree, windows: jax.Array, frozen: Tree) -> jax.Array:
         return lora.loss_fn(adapters, windows, frozen=frozen)
@@ -65,7 +66,8 @@ def make_problem(model: dict[str, Any]) -> study.Problem:
     )
     topics = texts.without_repetitions(texts.topics())
     learned, held_out = texts.private_windows(topics, settings.length)
-    tuning = tune_all(public, heads) if rank is None else tune_low_rank(public, heads, rank)
+    seed = model.get("seed", 0)
+    tuning = tune_all(public, heads) if rank is None else tune_low_rank(public, heads, rank, seed)
     return study.Problem(
         params=tuning.params,
         losses_fn=tuning.losses_fn,

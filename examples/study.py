@@ -54,6 +54,7 @@ class Problem(NamedTuple):
       frozen: what the losses need and nobody trains.
       describe: from parameters to words, such as a text that they generate; printed before training
         and after each.
+      clip_parts: whether the gradient of each part of `params`, a dictionary, is clipped by itself.
     """
 
     params: Tree
@@ -63,10 +64,17 @@ class Problem(NamedTuple):
     optimizer: optax.GradientTransformation
     frozen: Tree = None
     describe: Callable[[Tree], str] | None = None
+    clip_parts: bool = False
 
     def loss_fn(self, params: Tree, examples: Tree, *, frozen: Tree = None) -> jax.Array:
         """What a person would differentiate: the mean over a batch."""
         return jnp.mean(self.losses_fn(params, examples, frozen))
+
+    def clip_norms(self, clip_norm: float) -> float | dict[str, float]:
+        """The norm of the whole gradient, or norms of its parts that are as much together."""
+        if not self.clip_parts:
+            return clip_norm
+        return dict.fromkeys(self.params, clip_norm / len(self.params) ** 0.5)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +156,7 @@ def plain_sum(problem: Problem, params: Tree, batch: sampling.Batch, frozen: Tre
 
 def vmap_sum(
     problem: Problem,
-    clip_norm: float,
+    clip_norm: float | dict[str, float],
     params: Tree,
     batch: sampling.Batch,
     frozen: Tree,
@@ -214,7 +222,8 @@ class Way:
 
 def ways(problem: Problem, plan: privacy.PrivacyPlan, clipping: str = "abadi") -> dict[str, Way]:
     """The two that `fit` does not do."""
-    by_vmap = functools.partial(vmap_sum, problem, plan.l2_clip_norm, clipping=clipping)
+    clip_norm = problem.clip_norms(plan.l2_clip_norm)
+    by_vmap = functools.partial(vmap_sum, problem, clip_norm, clipping=clipping)
     return {
         PLAIN: Way(problem, plan, functools.partial(plain_sum, problem), noise=False),
         BY_VMAP: Way(problem, plan, by_vmap, noise=True),
@@ -224,8 +233,9 @@ def ways(problem: Problem, plan: privacy.PrivacyPlan, clipping: str = "abadi") -
 def private_step(
     problem: Problem, plan: privacy.PrivacyPlan, clipping: str = "abadi"
 ) -> Callable[..., Tree]:
+    options = plan.options() | {"l2_clip_norm": problem.clip_norms(plan.l2_clip_norm)}
     grad_fn = dp_value_and_grad(
-        problem.loss_fn, shared_argnames="frozen", clipping=clipping, **plan.options()
+        problem.loss_fn, shared_argnames="frozen", clipping=clipping, **options
     )
 
     def step(state: Tree, batch: sampling.Batch, key: jax.Array, frozen: Tree) -> Tree:
@@ -290,6 +300,7 @@ class Study:
             key=self.key(),
             loss_kwargs={"frozen": self.problem.frozen},
             clipping=self.settings.clipping,
+            l2_clip_norm=self.problem.clip_norms(self.plan.l2_clip_norm),
             plot=plot,
         )
         self.show(PRIVATE, result.params)

@@ -3,7 +3,8 @@
 python examples/text.py --config configs/text_lora.toml
 
 The file says which part of the encoder is trained, beside the new head: all of it (text_full.toml),
-low-rank updates (text_lora.toml), the biases (text_bias.toml) or nothing (text_head.toml).
+low-rank updates (text_lora.toml), the biases (text_bias.toml) or nothing (text_head.toml). The files
+*_adapted.toml start from an encoder that is adapted to public reviews.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ def new_head(width: int, seed: int = 0) -> Tree:
     return {"kernel": kernel.astype(np.float32), "bias": np.zeros(1, np.float32)}
 
 
-def classify(encoder: Tree, head: Tree, tokens: jax.Array, heads: int) -> jax.Array:
-    """The head on the encoder."""
-    return bert.dense(head, bert.encode(encoder, tokens, heads))[:, 0]
+def classify(encoder: Tree, head: Tree, tokens: Any, heads: int) -> jax.Array:
+    """The head on the encoder, or on its last layers and what the others made of the tokens."""
+    encode = bert.encode if "embeddings" in encoder else bert.finish
+    return bert.dense(head, encode(encoder, tokens, heads))[:, 0]
 
 
 # --- what is trained ------------------------------------------------------------------------------
@@ -69,7 +71,10 @@ def low_rank_trained(
     def logits_of_encoder(encoder: Tree, head: Tree, tokens: jax.Array) -> jax.Array:
         return classify(encoder, head, tokens, heads)
 
-    tokens = jax.ShapeDtypeStruct((1, 8), jnp.int32)  # any: only the program matters here
+    tokens: Any = jax.ShapeDtypeStruct((1, 8), jnp.int32)  # any: only the program matters here
+    if "embeddings" not in encoder:
+        vectors = jax.ShapeDtypeStruct((1, 8, len(head["kernel"])), jnp.float32)
+        tokens = (vectors, jax.ShapeDtypeStruct((1, 8), bool))
     lora = peft.lora(logits_of_encoder, encoder, head, tokens, rank=rank, alpha=alpha, match=match)
 
     def logits_fn(params: Tree, frozen: Tree, tokens: jax.Array) -> jax.Array:
@@ -148,31 +153,82 @@ def start_of(model: Tree) -> tuple[Tree, Tree, int]:
     return *adapting.adapted(Path(model["adapted"]), settings, encoder, head, heads), heads
 
 
-def encoded(rows: Tree, encoder: Tree, heads: int, path: Path | None = None) -> Tree:
-    """Every sentence as the encoder's vector, which depends on no other sentence; kept in the file."""
+def kept(path: Path | None, tokens: np.ndarray, encode: Callable[[Any], Any]) -> np.ndarray:
+    """What `encode` makes of every sentence by itself; from the file if it is there."""
     if path is not None and path.exists():
-        return rows | {"tokens": np.load(path)}
-    encode = jax.jit(bert.encode, static_argnums=2)
-    parts = np.array_split(rows["tokens"], max(1, len(rows["tokens"]) // CHUNK))
-    vectors = np.concatenate([encode(encoder, part, heads) for part in parts])
+        return np.load(path)
+    parts = np.array_split(tokens, max(1, len(tokens) // CHUNK))
+    vectors = np.concatenate([encode(part) for part in parts])
     if path is not None:
         np.save(path, vectors)
+    return vectors
+
+
+def encoded(rows: Tree, encoder: Tree, heads: int, path: Path | None = None) -> Tree:
+    """Every sentence as the encoder's vector, which depends on no other sentence."""
+    encode = jax.jit(bert.encode, static_argnums=2)
+    vectors = kept(path, rows["tokens"], lambda part: encode(encoder, part, heads))
     return rows | {"tokens": vectors}
 
 
+def begun(rows: Tree, first: Tree, heads: int, path: Path | None = None) -> Tree:
+    """Every sentence as what the first layers make of it, in half precision."""
+    begin = jax.jit(bert.begin, static_argnums=2)
+    vectors = kept(
+        path, rows["tokens"], lambda part: begin(first, part, heads)[0].astype(np.float16)
+    )
+    return rows | {"tokens": (vectors, rows["tokens"] != bert.PADDING)}
+
+
+def path_of(model: Tree, rows: Tree, suffix: str = "") -> Path | None:
+    """Where to keep what an adapted encoder makes of the sentences."""
+    if "adapted" not in model:
+        return None
+    adapted = Path(model["adapted"])
+    return adapted.with_name(f"{adapted.stem}{suffix}_{len(rows['label'])}.npy")
+
+
+def cut(encoder: Tree, last: int) -> tuple[Tree, Tree]:
+    """The first layers with the tables, and the last ones."""
+    layers = encoder["layers"]
+    return encoder | {"layers": layers[:-last]}, {"layers": layers[-last:]}
+
+
+def make_optimizer(learning_rate: float, head_factor: float) -> optax.GradientTransformation:
+    """Adam; the head takes longer steps than the rest."""
+
+    def longer(updates: Tree, params: Tree = None) -> Tree:
+        return updates | {"head": jax.tree.map(lambda x: head_factor * x, updates["head"])}
+
+    adam = optax.adam(learning_rate)
+    return adam if head_factor == 1 else optax.chain(adam, optax.stateless(longer))
+
+
+def inputs_of(model: Tree, encoder: Tree, heads: int) -> tuple[list[Tree], Tree]:
+    """Sentences to learn from and others, through layers that stay as they are; the other layers."""
+    data = reviews.load_data(model["length"], model["held_out"])
+    if model["mode"] == "head":
+        return [encoded(part, encoder, heads, path_of(model, part)) for part in data], encoder
+    if "last_layers" not in model:
+        return list(data), encoder
+    suffix = f"_last{model['last_layers']}"
+    first, last = cut(encoder, model["last_layers"])
+    return [begun(part, first, heads, path_of(model, part, suffix)) for part in data], last
+
+
+OWN = ("mode", "length", "held_out", "last_layers", "adapted", "public")
+OWN += ("learning_rate", "head_factor", "clip_parts", "seed")
+
+
 def make_problem(model: dict[str, Any]) -> study.Problem:
-    own = ("mode", "length", "held_out", "learning_rate", "seed", "adapted", "public")
-    mode, length, held_out = (model[name] for name in own[:3])
     encoder, head, heads = start_of(model)
-    options = {name: value for name, value in model.items() if name not in own}
-    classifier = MODES[mode](encoder, head, heads, **options)
-    print(f"{mode}: {num_trained(classifier):,} numbers are trained")
-    data = reviews.load_data(length, held_out)
-    if mode == "head":
-        kept = Path(model["adapted"]) if "adapted" in model else None
-        paths = [kept and kept.with_name(f"{kept.stem}_{len(p['label'])}.npy") for p in data]
-        data = [encoded(part, encoder, heads, p) for part, p in zip(data, paths, strict=True)]
-    return problem_of(classifier, *data, optax.adam(model["learning_rate"]))
+    data, encoder = inputs_of(model, encoder, heads)
+    options = {name: value for name, value in model.items() if name not in OWN}
+    classifier = MODES[model["mode"]](encoder, head, heads, **options)
+    print(f"{model['mode']}: {num_trained(classifier):,} numbers are trained")
+    optimizer = make_optimizer(model["learning_rate"], model.get("head_factor", 1))
+    problem = problem_of(classifier, *data, optimizer)
+    return problem._replace(clip_parts=model.get("clip_parts", False))
 
 
 def main(argv: Sequence[str] | None = None) -> list[study.Outcome]:

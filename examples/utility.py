@@ -71,7 +71,10 @@ def private_points(example: Example, epsilon: float, seed: int) -> list[study.Po
     settings = dataclasses.replace(example.settings, epsilon=epsilon, seed=seed)
     plan = calibrated(dataclasses.replace(settings, seed=None), num_rows(problem.data))
     with tempfile.TemporaryDirectory() as folder:
-        return study.Study(problem, settings, plan, Path(folder)).run_private(plot=False)
+        points = study.Study(problem, settings, plan, Path(folder)).run_private(plot=False)
+    if points[-1].step < plan.steps:
+        raise KeyboardInterrupt(f"stopped after step {points[-1].step} of {plan.steps}: not kept")
+    return points
 
 
 @functools.cache

@@ -69,13 +69,19 @@ def of_budget(runs: list[Run], epsilon: float | None) -> list[Run]:
     return sorted((run for run in runs if run.epsilon == epsilon), key=lambda run: run.seed)
 
 
+def metric_of(runs: list[Run]) -> str:
+    """What is compared: an accuracy, or the first number if there is none."""
+    names = list(runs[0].points[-1].metrics)
+    return next((name for name in names if "accuracy" in name), names[0])
+
+
 def label(epsilon: float | None) -> str:
     return "not private" if epsilon is None else f"epsilon {epsilon:g}"
 
 
 def table(runs: list[Run]) -> list[tuple[str, ...]]:
     """Header and rows: the last values of every seed, their mean, and the time of a run."""
-    metric = next(iter(runs[0].points[-1].metrics))
+    metric = metric_of(runs)
     rows = [("training", f"{metric}, mean", "of each seed", "less than not private", "CPU time")]
     means: dict[float | None, float] = {}
     for epsilon in budgets(runs):
@@ -101,7 +107,7 @@ def save_plot(path: Path, title: str, runs: list[Run], num_examples: int) -> Non
     """The first metric over passes; a line is the mean of the seeds, its band holds all of them."""
     figure = matplotlib.figure.Figure(figsize=(6.4, 3.6), dpi=130, layout="constrained")
     axes = figure.subplots()
-    metric = next(iter(runs[0].points[-1].metrics))
+    metric = metric_of(runs)
     for epsilon in budgets(runs):
         group = of_budget(runs, epsilon)
         steps = [point.step for point in group[0].points]

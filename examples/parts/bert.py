@@ -66,15 +66,34 @@ def feed_forward(params: Tree, x: jax.Array) -> jax.Array:
     return dense(params["down"], jax.nn.gelu(dense(params["up"], x), approximate=False))
 
 
-def encode(params: Tree, tokens: jax.Array, heads: int) -> jax.Array:
-    """A vector for every sentence, `[batch, width]`: the mean over those of its words."""
-    is_word = tokens != PADDING
-    x = embed(params["embeddings"], tokens)
-    for layer in params["layers"]:
+def through(layers: Tree, x: jax.Array, is_word: jax.Array, heads: int) -> jax.Array:
+    """A vector for every token becomes another one."""
+    for layer in layers:
         x = layer_norm(
             layer["attention_norm"], x + attention(layer["attention"], x, is_word, heads)
         )
         x = layer_norm(layer["output_norm"], x + feed_forward(layer, x))
+    return x
+
+
+def begin(params: Tree, tokens: jax.Array, heads: int) -> tuple[jax.Array, jax.Array]:
+    """A vector for every token, `[batch, length, width]`, and whether it is a word."""
+    is_word = tokens != PADDING
+    return through(params["layers"], embed(params["embeddings"], tokens), is_word, heads), is_word
+
+
+def encode(params: Tree, tokens: jax.Array, heads: int) -> jax.Array:
+    """A vector for every sentence, `[batch, width]`."""
+    return mean_of_words(*begin(params, tokens, heads))
+
+
+def finish(params: Tree, begun: tuple[jax.Array, jax.Array], heads: int) -> jax.Array:
+    """The same by the last layers, from what the ones before them made (`begin`)."""
+    x, is_word = begun
+    return mean_of_words(through(params["layers"], x.astype(jnp.float32), is_word, heads), is_word)
+
+
+def mean_of_words(x: jax.Array, is_word: jax.Array) -> jax.Array:
     total = jnp.sum(jnp.where(is_word[..., None], x, 0), axis=1)
     return total / jnp.maximum(1, jnp.sum(is_word, axis=1, keepdims=True))
 

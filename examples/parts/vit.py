@@ -10,22 +10,19 @@ import jax
 from flax import nnx
 
 CLASSES = 10
-SIDE = 28  # pixels
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """What a configuration says of the network, beside `kind = "vit"`."""
 
-    patch: int  # rows and columns of pixels that make a token
+    patch: int  # rows and columns that make a token
     width: int
     blocks: int
     heads: int
     hidden: int  # of the two dense layers in a block
-
-    def __post_init__(self) -> None:
-        if SIDE % self.patch:
-            raise ValueError(f"patch must divide {SIDE}: 4, 7 or 14; got {self.patch}.")
+    input_groups: int | None = None  # of channels that are normalised together; default: none
+    joined: bool = False  # the last layer sees all tokens side by side; default: their mean
 
 
 class Block(nnx.Module):
@@ -46,32 +43,47 @@ class Block(nnx.Module):
 
 
 class ViT(nnx.Module):
-    """Patches become tokens; the mean of what the blocks make of them is classified."""
+    """Patches become tokens; what the blocks make of them is classified."""
 
-    def __init__(self, sizes: Sizes, rngs: nnx.Rngs):
-        tokens = (SIDE // sizes.patch) ** 2
-        self.patch = sizes.patch
-        self.embed = nnx.Linear(sizes.patch**2, sizes.width, rngs=rngs)
+    def __init__(self, sizes: Sizes, side: int, channels: int, rngs: nnx.Rngs):
+        tokens = (side // sizes.patch) ** 2
+        self.sizes = sizes
+        self.embed = nnx.Linear(sizes.patch**2 * channels, sizes.width, rngs=rngs)
         self.position = nnx.Param(0.02 * rngs.params.normal((tokens, sizes.width)))
         self.blocks = nnx.List([Block(sizes, rngs) for _ in range(sizes.blocks)])
         self.norm = nnx.LayerNorm(sizes.width, rngs=rngs)
-        self.head = nnx.Linear(sizes.width, CLASSES, rngs=rngs)
+        self.head = nnx.Linear(sizes.width * (tokens if sizes.joined else 1), CLASSES, rngs=rngs)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        x = self.embed(patches(images, self.patch)) + self.position
+        if self.sizes.input_groups is not None:
+            images = normalised(images, self.sizes.input_groups)
+        x = self.embed(patches(images, self.sizes.patch)) + self.position
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x).mean(axis=1))
+        x = self.norm(x)
+        return self.head(x.reshape(len(x), -1) if self.sizes.joined else x.mean(axis=1))
+
+
+def normalised(images: jax.Array, groups: int) -> jax.Array:
+    """Group norm without parameters: every group of channels has mean 0 and deviation 1."""
+    grouped = images.reshape(len(images), -1, groups, images.shape[-1] // groups)
+    mean = grouped.mean(axis=(1, 3), keepdims=True)
+    variance = grouped.var(axis=(1, 3), keepdims=True)
+    return ((grouped - mean) * jax.lax.rsqrt(variance + 1e-6)).reshape(images.shape)
 
 
 def patches(images: jax.Array, size: int) -> jax.Array:
-    """From `[n, 28, 28, 1]` to `[n, tokens, size * size]`."""
-    count = SIDE // size
-    cut = images.reshape(len(images), count, size, count, size)
-    return cut.swapaxes(2, 3).reshape(len(images), count * count, size * size)
+    """From `[n, side, side, channels]` to `[n, tokens, size * size * channels]`."""
+    number, side, _, channels = images.shape
+    count = side // size
+    cut = images.reshape(number, count, size, count, size, channels)
+    return cut.swapaxes(2, 3).reshape(number, count * count, size * size * channels)
 
 
 def make(sizes: Sizes, images: jax.Array, seed: int = 0) -> tuple[Any, Callable[..., jax.Array]]:
-    """Initial parameters for images `[n, 28, 28, 1]`, and the function from both to logits `[n, 10]`."""
-    graph, params = nnx.split(ViT(sizes, nnx.Rngs(seed)))
+    """Initial parameters for images `[n, side, side, channels]`; the function from both to logits."""
+    _, side, _, channels = images.shape
+    if side % sizes.patch:
+        raise ValueError(f"patch must divide {side}, the rows of a picture; got {sizes.patch}.")
+    graph, params = nnx.split(ViT(sizes, side, channels, nnx.Rngs(seed)))
     return params, lambda params, images: nnx.merge(graph, params)(images)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 import study
+from flax import linen
 from parts import vit
 from support import studies
 
@@ -121,6 +122,31 @@ def test_patches_are_squares_of_the_picture():
             np.testing.assert_array_equal(found[:, 4 * row + column], square.reshape(2, 49))
 
 
+def test_patches_keep_all_channels():
+    features = np.arange(2 * 7 * 7 * 3, dtype=np.float32).reshape(2, 7, 7, 3)
+    found = jax.jit(vit.patches, static_argnums=1)(features, 1)
+    np.testing.assert_array_equal(found, features.reshape(2, 49, 3))
+
+
+def test_groups_of_channels_are_normalised_as_in_flax():
+    features = np.random.default_rng(0).normal(2, 3, (2, 7, 7, 6)).astype(np.float32)
+    norm = linen.GroupNorm(3, use_bias=False, use_scale=False)
+    expected = jax.jit(norm.apply)({}, features)
+    found = jax.jit(vit.normalised, static_argnums=1)(features, 3)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_transformer_takes_features_of_any_size(joined):
+    sizes = vit.Sizes(1, 8, 1, 2, 12, input_groups=2, joined=joined)
+    features = np.random.default_rng(0).normal(size=(3, 7, 7, 4)).astype(np.float32)
+    params, apply = vit.make(sizes, features)
+    logits = jax.jit(apply)(params, features)
+    assert logits.shape == (3, 10)
+    np.testing.assert_allclose(jax.jit(apply)(params, 5 * features), logits, rtol=1e-3, atol=1e-4)
+    assert params["head"]["kernel"].shape == (8 * 49 if joined else 8, 10)
+
+
 @pytest.mark.usefixtures("quick_compiles")
 def test_clipped_sums_are_those_of_vmap(problem):
     examples = jax.tree.map(lambda x: x[:24], problem.data)
@@ -164,7 +190,7 @@ def test_shipped_configurations_are_understood(path):
     settings, table = study.read_config(path)
     options, sizes, _ = images.read_model(table)
     assert (settings.epsilon, settings.delta) == (3.0, 1e-5)
-    assert options.kind == ("vit" if path.stem == "images_vit" else "cnn")
+    assert options.kind == ("vit" if path.stem.startswith("images_vit") else "cnn")
     assert type(sizes).__module__ == f"parts.{options.kind}"
 
 
@@ -179,5 +205,5 @@ def test_unknown_sizes_are_refused_with_those_that_there_are(kind):
 
 
 def test_a_patch_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="patch must divide 28: 4, 7 or 14; got 5"):
+    with pytest.raises(ValueError, match="patch must divide 28, the rows of a picture; got 5"):
         images.make_problem(table_of("vit") | {"patch": 5})

@@ -43,25 +43,35 @@ def leaves_of(tree):
 
 
 @pytest.mark.usefixtures("quick_compiles")
-@pytest.mark.parametrize("mode", OPTIONS)
-def test_the_clipped_sum_is_the_one_by_vmap(mode):
+@pytest.mark.parametrize(("mode", "parts"), [(m, False) for m in OPTIONS] + [("full", True)])
+def test_the_clipped_sum_is_the_one_by_vmap(mode, parts):
     problem = text.problem_of(tiny_classifier(mode), None, tiny_data(1), optax.sgd(1.0))
+    problem = problem._replace(clip_parts=parts)
     batch = sampling.Batch(tiny_data(6), np.array([False, True, False, False, False, False]))
+    norms = problem.clip_norms(0.5)
 
     def ours(params, batch, frozen):
-        grad_fn = clipped_value_and_grad(problem.loss_fn, l2_clip_norm=0.5, return_stats=True)
+        grad_fn = clipped_value_and_grad(problem.loss_fn, l2_clip_norm=norms, return_stats=True)
         padding = batch.is_padding_example
         return grad_fn(params, batch.examples, is_padding_example=padding, frozen=frozen)
 
     def theirs(params, batch, frozen):
-        return study.vmap_sum(problem, 0.5, params, batch, frozen)
+        return study.vmap_sum(problem, norms, params, batch, frozen)
 
     _, sums, stats = jax.jit(ours)(problem.params, batch, problem.frozen)
     expected = jax.jit(theirs)(problem.params, batch, problem.frozen)
-    assert 0 < stats.clipped_fraction <= 1
+    assert np.all(np.asarray(stats.clipped_fraction) > 0)
     assert leaves_of(sums).keys() == leaves_of(expected).keys()
     for path, value in leaves_of(expected).items():
         np.testing.assert_allclose(leaves_of(sums)[path], value, rtol=1e-3, atol=1e-5, err_msg=path)
+
+
+def test_norms_of_parts_are_as_much_together():
+    problem = text.problem_of(tiny_classifier("full"), None, tiny_data(1), optax.sgd(1.0))
+    assert problem.clip_norms(0.5) == 0.5
+    norms = problem._replace(clip_parts=True).clip_norms(0.5)
+    assert norms.keys() == {"encoder", "head"}
+    assert sum(norm**2 for norm in norms.values()) == pytest.approx(0.25)
 
 
 RUN = """
@@ -103,6 +113,20 @@ def test_private_training_of_a_tiny_encoder(mode, small, tmp_path):
     assert 0 <= points[-1].metrics["accuracy"] <= 1
 
 
+@pytest.mark.usefixtures("_tiny_model_and_data")
+@pytest.mark.parametrize("mode", ["head", "lora"])
+def test_what_is_not_trained_meets_a_sentence_once(mode, tmp_path, monkeypatch):
+    encoder = bert.random_params(SIZES._replace(layers=2))
+    model = {"mode": mode, "length": LENGTH, "held_out": 9, "adapted": str(tmp_path / "a.npz")}
+    model |= {"last_layers": 1}
+    first, left = text.inputs_of(model, encoder, SIZES.heads)
+    monkeypatch.setattr(bert, "through", None)
+    again, _ = text.inputs_of(model, encoder, SIZES.heads)
+    jax.tree.map(np.testing.assert_array_equal, again, first)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert len(left["layers"]) == (2 if mode == "head" else 1)
+
+
 @pytest.mark.usefixtures("_tiny_model_and_data", "quick_compiles")
 def test_the_study_is_complete(tmp_path):
     """The command line, as a person calls it, with the mode that compiles quickest."""
@@ -119,6 +143,44 @@ def test_training_starts_from_the_pretrained_model(mode):
         for c in (tiny_classifier("full"), tiny_classifier(mode))
     )
     np.testing.assert_allclose(part, whole, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", OPTIONS)
+def test_last_layers_on_what_the_first_ones_made_are_the_whole(mode):
+    encoder, head = bert.random_params(SIZES._replace(layers=3)), text.new_head(SIZES.width)
+    whole = text.all_trained(encoder, head, SIZES.heads)
+    first, last = text.cut(encoder, 1)
+    part = text.MODES[mode](last, head, SIZES.heads, **OPTIONS[mode])
+    rows = tiny_data(5)
+    begun = text.begun(rows, first, SIZES.heads)["tokens"]
+    assert begun[0].dtype == np.float16
+    expected = jax.jit(whole.logits_fn)(whole.params, whole.frozen, rows["tokens"])
+    found = jax.jit(part.logits_fn)(part.params, part.frozen, begun)
+    np.testing.assert_allclose(found, expected, atol=5e-3)
+    assert num_layers(part) == 1
+
+
+def num_layers(classifier):
+    """Of which anything is trained."""
+    paths = [path.split("layers/")[1] for path in leaves_of(classifier.params) if "layers/" in path]
+    return len({path.split("/")[0] for path in paths})
+
+
+def test_the_head_takes_longer_steps():
+    params = {"head": np.ones(2, np.float32), "encoder": np.ones(2, np.float32)}
+    optimizer = text.make_optimizer(0.1, 3)
+    updates, _ = optimizer.update(params, optimizer.init(params), params)
+    np.testing.assert_allclose(updates["encoder"], -0.1, rtol=1e-4)
+    np.testing.assert_allclose(updates["head"], -0.3, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("text_*.toml")), ids=lambda p: p.stem
+)
+def test_what_sentences_become_is_kept_for_every_encoder(path):
+    _, model = study.read_config(path)
+    names = {text.path_of(model, tiny_data(4), suffix) for suffix in ("", "_last1", "_last2")}
+    assert len(names) == (3 if "adapted" in model else 1)
 
 
 def test_the_modes_train_what_they_say():

@@ -67,6 +67,12 @@ def test_runs_are_kept_and_not_made_again(config, monkeypatch):
     assert picture.startswith(studies.PNG)
 
 
+def test_a_run_that_was_interrupted_is_not_kept(config, monkeypatch):
+    monkeypatch.setattr(study.Study, "run_private", lambda *_, **__: [study.Point(1, {}, 1.0)])
+    with pytest.raises(KeyboardInterrupt, match="stopped after step 1 of 3: not kept"):
+        utility.private_points(utility.read_example(config), 8.0, 0)
+
+
 def test_the_table_has_means_and_what_is_lost():
     def made(epsilon, seed, value):
         points = [study.Point(1, {"accuracy": value}, 1.0)]
@@ -75,6 +81,12 @@ def test_the_table_has_means_and_what_is_lost():
     rows = utility_report.table([made(3.0, 0, 0.5), made(None, 0, 0.75), made(None, 1, 1.0)])
     assert rows[1] == ("not private", "0.875", "0.750, 1.000", "", "2 s")
     assert rows[2] == ("epsilon 3", "0.500", "0.500", "0.375", "2 s")
+
+
+def test_an_accuracy_is_compared_if_there_is_one():
+    for metrics, name in (({"bits": 3.0, "accuracy of bytes": 0.4}, 1), ({"bits": 3.0}, 0)):
+        runs = [utility_report.Run(None, 0, 8, 2.0, 3.0, [study.Point(1, metrics, 1.0)])]
+        assert utility_report.metric_of(runs) == list(metrics)[name]
 
 
 def test_a_configuration_of_no_example_is_refused(tmp_path):
