@@ -19,6 +19,7 @@ import numpy as np
 import optax
 import study
 from parts import adapting, bert, reviews
+from parts.keeping import kept
 
 from bk_jax import peft
 
@@ -153,30 +154,21 @@ def start_of(model: Tree) -> tuple[Tree, Tree, int]:
     return *adapting.adapted(Path(model["adapted"]), settings, encoder, head, heads), heads
 
 
-def kept(path: Path | None, tokens: np.ndarray, encode: Callable[[Any], Any]) -> np.ndarray:
-    """What `encode` makes of every sentence by itself; from the file if it is there."""
-    if path is not None and path.exists():
-        return np.load(path)
-    parts = np.array_split(tokens, max(1, len(tokens) // CHUNK))
-    vectors = np.concatenate([encode(part) for part in parts])
-    if path is not None:
-        np.save(path, vectors)
-    return vectors
-
-
 def encoded(rows: Tree, encoder: Tree, heads: int, path: Path | None = None) -> Tree:
     """Every sentence as the encoder's vector, which depends on no other sentence."""
     encode = jax.jit(bert.encode, static_argnums=2)
-    vectors = kept(path, rows["tokens"], lambda part: encode(encoder, part, heads))
+    vectors = kept(path, rows["tokens"], lambda part: encode(encoder, part, heads), CHUNK)
     return rows | {"tokens": vectors}
 
 
 def begun(rows: Tree, first: Tree, heads: int, path: Path | None = None) -> Tree:
     """Every sentence as what the first layers make of it, in half precision."""
     begin = jax.jit(bert.begin, static_argnums=2)
-    vectors = kept(
-        path, rows["tokens"], lambda part: begin(first, part, heads)[0].astype(np.float16)
-    )
+
+    def in_half(part: np.ndarray) -> jax.Array:
+        return begin(first, part, heads)[0].astype(np.float16)
+
+    vectors = kept(path, rows["tokens"], in_half, CHUNK)
     return rows | {"tokens": (vectors, rows["tokens"] != bert.PADDING)}
 
 

@@ -54,10 +54,14 @@ def noise_of(step: Step, state: Any, dtype: Any = jnp.float32) -> list[np.ndarra
     return found
 
 
+def words() -> list[jax.Array]:
+    """Of the keys of the first steps."""
+    return [jax.random.key_data(jax.random.fold_in(KEY, step)) for step in range(rows.CHECKED)]
+
+
 def draws() -> list[np.ndarray[Any, Any]]:
     """Of the first steps, each with a deviation of 1."""
-    keys = [jax.random.key_data(jax.random.fold_in(KEY, step)) for step in range(rows.CHECKED)]
-    return [np.asarray(ops.gaussian(jnp.zeros(rows.VALUES), words, 1.0)) for words in keys]
+    return [np.asarray(ops.gaussian(jnp.zeros(rows.VALUES), key, 1.0)) for key in words()]
 
 
 def held(step: Step, state: Any, size: int) -> float:
@@ -109,8 +113,7 @@ def on_grid(size: int) -> Candidate:
         return private.release(sums.astype(jnp.int32), key), state
 
     bits, nothing = private.bits, jnp.zeros(rows.VALUES, jnp.int32)
-    keys = [jax.random.key_data(jax.random.fold_in(KEY, t)) for t in range(rows.CHECKED)]
-    whole = [np.asarray(ops.discrete_gaussian(nothing, words, bits=bits)) for words in keys]
+    whole = [np.asarray(ops.discrete_gaussian(nothing, key, bits=bits)) for key in words()]
     found = noise_of(step, ())
     row = Row(
         library="bk_jax",

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from parts import keeping
+
 SIDE = 32  # pixels, after the margin
 MARGIN = 2
 DIRECTIONS = 8
@@ -98,12 +100,5 @@ def mirrored_channels() -> np.ndarray:
 
 def kept(path: Path, pictures: np.ndarray, chunk: int = 250) -> np.ndarray:
     """Features of all pictures in half precision, from the file if it is there."""
-    if path.exists():
-        return np.load(path)
     made = jax.jit(lambda x: features(x).astype(jnp.float16))
-    found = [np.asarray(made(pictures[i : i + chunk])) for i in range(0, len(pictures), chunk)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial.npy")
-    np.save(partial, np.concatenate(found))
-    partial.replace(path)
-    return np.load(path)
+    return keeping.kept(path, pictures, made, chunk)

@@ -14,7 +14,7 @@ import study
 import text
 import utility
 import utility_report
-from parts import adapting, bert, scattering
+from parts import adapting, bert, keeping, scattering
 from support import studies
 
 ROOT = Path(__file__).parents[2]
@@ -181,6 +181,20 @@ def test_features_are_kept(tmp_path, features):
     found = scattering.kept(path, pictures(), chunk=1)
     np.testing.assert_array_equal(found, scattering.kept(path, pictures(0)))
     np.testing.assert_allclose(found, features, rtol=2e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5])
+def test_what_is_kept_is_made_once_and_in_chunks(tmp_path, count):
+    rows, sizes = np.arange(2.0 * count).reshape(count, 2), []
+
+    def doubled(part):
+        sizes.append(len(part))
+        return 2 * part
+
+    for path in (None, tmp_path / "new" / "kept.npy", tmp_path / "new" / "kept.npy"):
+        np.testing.assert_array_equal(keeping.kept(path, rows, doubled, chunk=4), 2 * rows)
+    assert sizes == 2 * {0: [0], 1: [1], 4: [4], 5: [4, 1]}[count]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["kept.npy"]
 
 
 def test_a_mirrored_loss_is_the_mean_over_both():
