@@ -37,7 +37,8 @@ UNOPTIMIZED = {"xla_backend_optimization_level": 0}
 class Compiled(NamedTuple):
     """A program with its arguments, seconds to trace and to compile it, and bytes that it needs.
 
-    `temporary` is XLA's own; `peak` adds parameters, batch and gradients, which exist besides. Custom
+    `temporary` is XLA's own; `peak` adds parameters, batch and gradients, which exist besides; `given`
+    is what of that is there before it runs. Custom
     calls allocate a few megabytes more (tests/custom_calls/scratch_test.cc says how many). Nobody
     knows how long a program compiles that was compiled for its bytes alone.
     """
@@ -47,6 +48,7 @@ class Compiled(NamedTuple):
     compile: float | None
     temporary: int
     peak: int
+    given: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,12 +70,12 @@ class Traced:
         seconds = time.perf_counter() - start if to_run else None
         memory = program.memory_analysis()
         temporary = memory.temp_size_in_bytes if memory is not None else 0
-        around = 0
+        given, made = 0, 0
         if memory is not None:
-            around = memory.argument_size_in_bytes + memory.output_size_in_bytes
-            around -= memory.alias_size_in_bytes
+            given = memory.argument_size_in_bytes
+            made = memory.output_size_in_bytes - memory.alias_size_in_bytes
         run = partial(program, *self.args)
-        return Compiled(run, self.seconds, seconds, temporary, temporary + around)
+        return Compiled(run, self.seconds, seconds, temporary, temporary + given + made, given)
 
 
 def trace_program(fun: Callable[..., Any], *args: Any) -> Traced:

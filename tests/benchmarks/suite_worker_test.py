@@ -46,9 +46,22 @@ def test_what_does_not_fit_into_memory_is_not_run(monkeypatch):
     peaks = {"plain": 1, "opacus": 10**15}
     monkeypatch.setattr(worker, "trace_step", lambda task, name: FakeTraced(name, peaks[name]))
     steps = worker.measure_time(one)["steps"]
-    assert steps["opacus"]["skipped"] == "needs 1000000.0 GB"
+    assert steps["opacus"]["skipped"] == "needs 1000000.0 GB more"
     assert "ratio" not in steps["opacus"]
     assert "ratio" in steps["plain"]
+
+
+def test_arguments_are_there_already(monkeypatch):
+    """What is free has to hold temporaries and results alone."""
+    monkeypatch.setattr(worker, "available", lambda: 1000)
+    runs = {
+        name: worker.Compiled(lambda: 0, 0.0, 0.0, 0, peak=5000, given=given)
+        for name, given in {"plain": 5000, "large": 4000}.items()
+    }
+    steps = {name: {} for name in runs}
+    one = dataclasses.replace(TINY, budget=0.0, least=1)
+    assert list(worker.time_all(one, runs, steps)) == ["plain"]
+    assert steps["large"] == {"skipped": "needs 0.0 GB more"}
 
 
 def test_a_step_may_be_compiled_alone(monkeypatch):
