@@ -1,12 +1,14 @@
 """Starts the process of one comparison and reads its result, or why there is none.
 
-A process that takes longer than the comparison may is killed; what it had printed by then counts.
+A process that takes longer than the comparison may is killed; what it had printed by then counts, and
+so it does if the system killed it, as it does where memory ends.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,12 +42,12 @@ def environment(kind: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def stopped(output: bytes | str | None, minutes: float) -> dict[str, Any]:
+def stopped(output: bytes | str | None, when: str, nothing: str) -> dict[str, Any]:
     """What a process had found before it was stopped: workers print all of it after every step."""
     text = output.decode() if isinstance(output, bytes) else output or ""
     whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    found = json.loads(whole[-1]) if whole else {"error": "nothing was found in time"}
-    return {**found, "stopped": f"after {minutes:g} minutes"}
+    found = json.loads(whole[-1]) if whole else {"error": nothing}
+    return {**found, "stopped": when}
 
 
 def run(comparison: Comparison, workspace: Path) -> dict[str, Any]:
@@ -59,7 +61,10 @@ def run(comparison: Comparison, workspace: Path) -> dict[str, Any]:
             env=environment(comparison.kind), check=False, timeout=60 * comparison.minutes,
         )  # fmt: skip
     except subprocess.TimeoutExpired as expired:
-        return stopped(expired.stdout, comparison.minutes)
+        when = f"after {comparison.minutes:g} minutes"
+        return stopped(expired.stdout, when, "nothing was found in time")
+    if process.returncode == -signal.SIGKILL:
+        return stopped(process.stdout, "by the system", "memory ended before anything was found")
     if process.returncode != 0:
         last = process.stderr.strip().splitlines()[-1:]  # earlier lines hold paths of this machine
         return {"error": f"exit code {process.returncode}: {' '.join(last)}"}

@@ -165,6 +165,23 @@ def test_a_comparison_that_takes_too_long_is_stopped(program, found, monkeypatch
     assert not store.done(dataclasses.replace(one, minutes=60.0))
 
 
+KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        (SLOW.replace("import json, time", "import json, os").replace("time.sleep(600)", KILLED),
+         {"steps": {"plain": {"peak": 1}}}),
+        (KILLED, {"error": "memory ended before anything was found"}),
+    ],
+    ids=["half a line", "nothing"],
+)  # fmt: skip
+def test_what_the_system_kills_keeps_what_it_found(program, found, monkeypatch, tmp_path):
+    monkeypatch.setattr(child, "command", lambda *_: [sys.executable, "-c", program])
+    assert child.run(TINY, tmp_path) == {**found, "stopped": "by the system"}
+
+
 def test_whoever_stops_a_worker_has_what_it_found(monkeypatch, capsys):
     monkeypatch.setattr(worker, "trace_step", lambda task, name: FakeTraced(name, len(name)))
     one = dataclasses.replace(TINY, steps=("bk", "auto"), budget=0.0, least=1)
