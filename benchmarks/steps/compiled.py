@@ -38,9 +38,9 @@ class Compiled(NamedTuple):
     """A program with its arguments, seconds to trace and to compile it, and bytes that it needs.
 
     `temporary` is XLA's own; `peak` adds parameters, batch and gradients, which exist besides; `given`
-    is what of that is there before it runs. Custom
-    calls allocate a few megabytes more (tests/custom_calls/scratch_test.cc says how many). Nobody
-    knows how long a program compiles that was compiled for its bytes alone.
+    is what of that is there before it runs. Custom calls allocate a few megabytes more
+    (tests/custom_calls/scratch_test.cc says how many). Nobody knows how long a program compiles that
+    was compiled for its bytes alone.
     """
 
     run: Callable[[], Any]

@@ -1,7 +1,8 @@
 """Results on disk, one JSON file for each comparison, so that an interrupted run can go on.
 
 A result is done when it belongs to the comparison as it is asked for now and has no error. One that
-was stopped is done too, since it would be stopped again: give the comparison more `minutes`.
+was stopped is done too, since it would be stopped again: give the comparison more `minutes`, or delete
+the file where memory had ended.
 """
 
 from __future__ import annotations
